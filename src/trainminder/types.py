@@ -1,0 +1,312 @@
+"""The frozen vocabulary: what passes between the stages, and nothing that computes.
+
+Array axes keep one order everywhere: machine (or row), window or second, then step or width.
+Instants are Unix seconds (UTC) as float64; durations are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+Float32Array = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+Level = Literal["machine", "device"]
+Direction = Literal["up", "down", "both"]
+Distance = Literal["euclidean", "manhattan", "chebyshev"]
+QueryKind = Literal["gauge", "counter", "expression"]
+View = Literal["machine", "mean", "device"]
+Status = Literal["faulty", "none", "unknown"]
+
+# ---------------------------------------------------------------- what is measured
+
+
+@dataclass(frozen=True, slots=True)
+class MetricQuery:
+    """How one exporter's series become a canonical metric.
+
+    ``kind``: *gauge* and *counter* hold a bare selector (the store adapter wraps it in
+    ``last_over_time`` or ``rate``); *expression* is a whole PromQL expression. Templates may use
+    ``$matcher`` (the task's label matchers) and ``$rate`` (a rate window that fits the sampling).
+    ``selector`` names, for an expression, the series whose sampling interval counts.
+    ``scale`` multiplies the answer into the catalogue's unit.
+    """
+
+    exporter: str
+    query: str
+    kind: QueryKind = "gauge"
+    device_label: str | None = None
+    selector: str | None = None
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """A canonical metric: its unit, physical bounds, and how far healthy machines may differ.
+
+    ``spread`` (in the metric's unit) and ``spread_ratio`` (of the task's own level) state the
+    smallest meaningful standard deviation between machines; the larger of the two counts. Below
+    it a difference says nothing, however still the peers are.
+    """
+
+    name: str
+    unit: str
+    lower: float | None = None
+    upper: float | None = None
+    level: Level = "machine"
+    direction: Direction = "both"
+    spread: float = 0.0
+    spread_ratio: float = 0.01
+    description: str = ""
+    queries: tuple[MetricQuery, ...] = ()
+    declared: bool = False
+    """True for a metric the user admitted; it is judged with the general denoiser."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawMetric:
+    """One metric as its source gave it: every series, whatever its instants.
+
+    Series ``i`` is ``times[offsets[i]:offsets[i + 1]]`` (strictly increasing) with ``values``
+    likewise (finite: a missing sample is absent, never a number). ``machines[i]`` and
+    ``devices[i]`` name it. A machine-level series has device None.
+    """
+
+    metric: str
+    machines: tuple[str, ...]
+    devices: tuple[str | None, ...]
+    offsets: IntArray
+    times: FloatArray
+    values: FloatArray
+    interval_seconds: float | None = None
+    """The sampling interval where the source knows it; None: estimated from the instants."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawTask:
+    """What one look at a source gave for one task: the input of a pass."""
+
+    task: str
+    from_at: float
+    to_at: float
+    machines: tuple[str, ...]
+    """Members, sorted by name: those stated by membership, else all that were seen."""
+    metrics: tuple[RawMetric, ...]
+    specs: Mapping[str, MetricSpec]
+    """The specification of every metric in ``metrics``."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """machine -> group; empty: everyone is compared with everyone."""
+    metrics_absent: tuple[str, ...] = ()
+    """Canonical metrics that were asked for and not found."""
+    warnings: tuple[str, ...] = ()
+    is_partial: bool = False
+    """The store said that its answer is incomplete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One distributed training job, as membership describes it."""
+
+    name: str
+    machines: tuple[str, ...] | None = None
+    """None: every machine that the matcher finds."""
+    matcher: str = ""
+    """PromQL label matchers that select the task's series, without braces."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    note: str | None = None
+    """How the task was found, where that was not stated by the user."""
+
+
+# ---------------------------------------------------------------- what the stages pass on
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One metric on one grid: the output of alignment.
+
+    ``values``: shape (row, second), in the metric's unit, padded with the nearest sample;
+    ``present``: likewise, False where padded. A row with no sample at all is NaN throughout.
+    ``row_machine``: (row,) index into ``machines``; ``row_device``: the device of each row, or None.
+    ``rows``: (machine, window) the row that stands for a machine in a window; -1 where it has none.
+    """
+
+    metric: str
+    view: View
+    machines: tuple[str, ...]
+    step_seconds: float
+    times: FloatArray
+    values: FloatArray
+    present: BoolArray
+    row_machine: IntArray
+    row_device: tuple[str | None, ...]
+    rows: IntArray
+    window_samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Min-max bounds of a metric, window by window, using only data up to each window's end.
+
+    ``low``, ``high``: (window,), in the metric's unit, high > low. ``spread``: (window,), the
+    smallest meaningful standard deviation between machines, in normalised units.
+    """
+
+    low: FloatArray
+    high: FloatArray
+    spread: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class WindowScores:
+    """How far each machine is from its peers in each window of one metric.
+
+    ``dissimilarity``, ``normal_score``: (machine, window), NaN where a machine could not be judged.
+    ``threshold``: (machine, window), the normal score above which a machine is a candidate there;
+    it depends on the number of machines compared. ``ends_at``: (window,) instant of the newest sample.
+    """
+
+    metric: str
+    view: View
+    machines: tuple[str, ...]
+    ends_at: FloatArray
+    step_seconds: float
+    dissimilarity: FloatArray
+    normal_score: FloatArray
+    threshold: FloatArray
+    group_of: IntArray
+    """(machine,) index of the group each machine is compared within; -1: none large enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continuity:
+    """Since when one machine has remained the candidate of one metric, view and group."""
+
+    machine: str
+    since_at: float
+    last_at: float
+    scores: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One sign against a machine (or for it), in numbers and in words."""
+
+    kind: str
+    metric: str
+    view: View
+    device: str | None
+    since: float
+    until: float
+    score: float
+    threshold: float
+    value: float | None
+    peers: float | None
+    unit: str
+    text: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that ``evidence`` holds in the JSON output."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A faulty machine: which, since when, and when the verdict stood."""
+
+    machine: str
+    device: str | None
+    metric: str
+    onset: float
+    confirmed: float
+    score: float
+    fault_type: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that ``verdicts`` holds in the JSON output."""
+        plain = {name: getattr(self, name) for name in self.__slots__ if name != "evidence"}
+        return plain | {"evidence": [item.as_json() for item in self.evidence]}
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What could be seen: an unseen machine is unknown, never healthy."""
+
+    machines_seen: int
+    samples_missing: float
+    metrics_used: tuple[str, ...]
+    metrics_absent: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "machines_seen": self.machines_seen,
+            "samples_missing": self.samples_missing,
+            "metrics_used": list(self.metrics_used),
+            "metrics_absent": list(self.metrics_absent),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MetricTrace:
+    """What a pass saw of one metric and view; the report draws it."""
+
+    spec: MetricSpec
+    panel: Panel
+    scores: WindowScores
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """The result of one pass over one task. ``as_json`` is the contract of ``detect --format json``."""
+
+    task: str
+    method: str
+    from_at: float
+    to_at: float
+    machines: tuple[str, ...]
+    status: Status
+    reason: str | None
+    verdicts: tuple[Verdict, ...]
+    coverage: Coverage
+    warnings: tuple[str, ...]
+    traces: tuple[MetricTrace, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "task": self.task,
+            "method": self.method,
+            "from": self.from_at,
+            "to": self.to_at,
+            "machines": len(self.machines),
+            "status": self.status,
+            "reason": self.reason,
+            "verdicts": [verdict.as_json() for verdict in self.verdicts],
+            "coverage": self.coverage.as_json(),
+            "warnings": list(self.warnings),
+        }
+
+
+class Denoiser(Protocol):
+    """What the pipeline asks of a denoising model: windows in, embeddings out."""
+
+    window_samples: int
+
+    def embed(self, values: FloatArray, rows: IntArray, low: FloatArray, high: FloatArray) -> Float32Array:
+        """Normalise, denoise and return every window's embedding.
+
+        Args:
+            values: (row, second), in the metric's unit, padded; NaN only in rows never referred to.
+            rows: (machine, window) row of each machine in the window that starts at that second;
+                -1 gives an embedding of NaN.
+            low, high: (window,) min-max bounds.
+        Returns:
+            (machine, window, width), normalised units.
+        """
+        ...
