@@ -79,7 +79,7 @@ def parse_declaration(text: str) -> MetricSpec:
         raise SettingsError(f'--metric "{text}": a name is missing: write NAME or NAME=UNIT')
     lower, upper = UNIT_BOUNDS.get(unit, (None, None))
     # A bounded unit states its own scale; anything else is judged relative to the task's level.
-    spread = 0.01 * (upper - lower) if lower is not None and upper is not None else 0.0
+    spread = 0.02 * (upper - lower) if lower is not None and upper is not None else 0.0
     return MetricSpec(name=name, unit=unit, lower=lower, upper=upper, spread=spread, declared=True)
 
 

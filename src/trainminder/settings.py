@@ -163,8 +163,8 @@ class MetricSettings(_Section):
     direction: Direction = "both"
     """Which way a fault usually moves it; shown in evidence."""
     spread: Annotated[float, Field(ge=0)] = 0.0
-    """Smallest meaningful standard deviation between machines, in the unit. Raising it hides subtle faults."""
-    spread_ratio: Annotated[float, Field(ge=0)] = 0.01
+    """Ordinary standard deviation between healthy machines of one task, in the unit. Raising it hides subtle faults."""
+    spread_ratio: Annotated[float, Field(ge=0)] = 0.03
     """The same as a share of the task's own level. Raising it hides subtle faults."""
     description: str = ""
     """One line for people."""
@@ -302,9 +302,7 @@ def merge_layers(
     return merged, origin
 
 
-def iter_settings(
-    model: type[BaseModel] = Settings, prefix: str = ""
-) -> Iterator[tuple[str, str, str, str]]:
+def iter_settings(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
     """Every setting as (dotted key, type, default, explanation); list and map items show as ``[]``."""
     for name, info in model.model_fields.items():
         key = f"{prefix}{name}"

@@ -52,8 +52,10 @@ class MetricSpec:
     """A canonical metric: its unit, physical bounds, and how far healthy machines may differ.
 
     ``spread`` (in the metric's unit) and ``spread_ratio`` (of the task's own level) state the
-    smallest meaningful standard deviation between machines; the larger of the two counts. Below
-    it a difference says nothing, however still the peers are.
+    standard deviation that healthy machines of one task ordinarily have; the larger of the two
+    counts. It is what is known before any data: with few machines it keeps two that agree by
+    chance from convicting the third, and however still the peers are, a third of it is the least
+    spread that is believed.
     """
 
     name: str
@@ -63,7 +65,7 @@ class MetricSpec:
     level: Level = "machine"
     direction: Direction = "both"
     spread: float = 0.0
-    spread_ratio: float = 0.01
+    spread_ratio: float = 0.03
     description: str = ""
     queries: tuple[MetricQuery, ...] = ()
     declared: bool = False
@@ -155,7 +157,7 @@ class Scale:
     """Min-max bounds of a metric, window by window, using only data up to each window's end.
 
     ``low``, ``high``: (window,), in the metric's unit, high > low. ``spread``: (window,), the
-    smallest meaningful standard deviation between machines, in normalised units.
+    ordinary standard deviation between healthy machines, in normalised units, > 0.
     """
 
     low: FloatArray
@@ -191,7 +193,8 @@ class Continuity:
     machine: str
     since_at: float
     last_at: float
-    scores: tuple[float, ...] = ()
+    windows: int
+    score_sum: float
 
 
 @dataclass(frozen=True, slots=True)

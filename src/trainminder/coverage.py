@@ -1,0 +1,148 @@
+"""What a pass could see: which metrics can be judged, who is silent, whether the task worked at all. Pure.
+
+Everything here errs to *unknown*: what was not observed is never healthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trainminder.align import panels
+from trainminder.errors import Unobservable
+from trainminder.settings import DetectSettings
+from trainminder.types import Coverage, MetricSpec, Panel, RawTask
+
+__all__ = ["Sight", "some_names"]
+
+#: Metrics that tell whether the task works at all, with the value below which a machine is idle.
+ACTIVITY = {"gpu_duty_cycle": 5.0, "gpu_graphics_activity": 0.05, "gpu_sm_activity": 0.05, "gpu_tensor_activity": 0.05}
+#: A machine whose last sample is older than the others' by more than this has fallen silent.
+SILENT_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class Sight:
+    """What accumulates while a pass looks at one metric after another."""
+
+    used: list[str] = field(default_factory=list)
+    unusable: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    last_seen: dict[str, float] = field(default_factory=dict)
+    cells: int = 0
+    cells_present: int = 0
+    span_seconds: float = 0.0
+
+    def admit(self, panel: Panel, spec: MetricSpec, settings: DetectSettings) -> None:
+        """Count what is present of a metric, and refuse one that cannot be judged.
+
+        Raises:
+            Unobservable: too few machines have it, too much is missing, or it is the same everywhere throughout.
+        """
+        name, machines = spec.name, len(panel.machines)
+        self._note_last_samples(panel)
+        having = set(panel.row_machine.tolist())
+        silent = [machine for number, machine in enumerate(panel.machines) if number not in having]
+        cells = panel.present.size + len(silent) * len(panel.times)
+        present = int(panel.present.sum())
+        self.cells += cells
+        self.cells_present += present
+        if len(having) < settings.min_machines:
+            raise Unobservable(
+                f"{name} is not judged: only {len(having)} of {machines} machines have it, "
+                f"and {settings.min_machines} are needed to compare"
+            )
+        missing = 1.0 - present / cells
+        if missing > settings.max_missing_ratio:
+            raise Unobservable(
+                f"{name} is not judged: {missing:.0%} of its samples are missing, "
+                f"more than detect.max_missing_ratio ({settings.max_missing_ratio:.0%})"
+            )
+        observed = panel.values[panel.present]
+        if observed.min() == observed.max():
+            raise Unobservable(
+                f"{name} is not judged: it is {observed[0]:g} on every machine throughout, which says nothing"
+            )
+        if silent:
+            self.warnings.append(f"{name}: no data from {some_names(silent)}; the others are compared without them")
+        self.used.append(name)
+        self.span_seconds = max(self.span_seconds, float(panel.times[-1] - panel.times[0]))
+
+    def check_observed(self, raw: RawTask, settings: DetectSettings, *, is_resumed: bool) -> None:
+        """Whether what was seen carries the verdict that nobody stands out.
+
+        Raises:
+            Unobservable: nothing usable, too short a span, or a task idle or restarting throughout.
+        """
+        if not self.used:
+            reasons = "; ".join(self.unusable[:5]) or "none of the wanted metrics has data"
+            raise Unobservable(f"no usable metric: {reasons}")
+        if not is_resumed and self.span_seconds < settings.continuity_seconds:
+            raise Unobservable(
+                f"the data span {self.span_seconds:.0f} s, and the same machine must stand out for "
+                f"{settings.continuity_seconds:.0f} s (detect.continuity_seconds): ask for a longer range"
+            )
+        longest = _longest_activity(raw, settings.window_samples)
+        if longest is not None and longest < min(settings.continuity_seconds, self.span_seconds):
+            raise Unobservable(
+                "the task was idle or restarting throughout: "
+                f"its longest stretch of work in {self.span_seconds:.0f} s is {longest:.0f} s"
+            )
+
+    def coverage(self, raw: RawTask) -> Coverage:
+        return Coverage(
+            machines_seen=len(self.last_seen),
+            samples_missing=round(1.0 - self.cells_present / self.cells, 6) if self.cells else 1.0,
+            metrics_used=tuple(self.used),
+            metrics_absent=raw.metrics_absent,
+        )
+
+    def _note_last_samples(self, panel: Panel) -> None:
+        newest = panel.present.shape[1] - 1 - panel.present[:, ::-1].argmax(axis=1)
+        for row in np.flatnonzero(panel.present.any(axis=1)):
+            machine = panel.machines[panel.row_machine[row]]
+            at = float(panel.times[newest[row]])
+            self.last_seen[machine] = max(at, self.last_seen.get(machine, at))
+
+    def note_silent(self, machines: Sequence[str]) -> None:
+        """Warn of members that gave nothing, and of those that fell silent."""
+        if not self.last_seen:
+            return
+        silent = [machine for machine in machines if machine not in self.last_seen]
+        if silent:
+            self.warnings.append(f"no data at all from {some_names(silent)}: unknown, not healthy")
+        usual = float(np.median(list(self.last_seen.values())))
+        late = [machine for machine, at in sorted(self.last_seen.items()) if usual - at > SILENT_SECONDS]
+        if late:
+            self.warnings.append(
+                f"stopped reporting more than {SILENT_SECONDS:.0f} s before the others: {some_names(late)}: "
+                "unknown after that, not healthy"
+            )
+
+
+def _longest_activity(raw: RawTask, window_samples: int) -> float | None:
+    """The longest stretch, in seconds, in which the median machine worked; None if no metric can tell."""
+    longest: float | None = None
+    for metric in raw.metrics:
+        least = ACTIVITY.get(metric.metric)
+        if least is None:
+            continue
+        try:
+            panel = panels(metric, raw.machines, window_samples)[0]
+        except Unobservable:
+            continue
+        some = panel.present.any(axis=0)
+        level = np.full(len(panel.times), np.nan)
+        level[some] = np.nanmedian(np.where(panel.present, panel.values, np.nan)[:, some], axis=0)
+        turns = np.flatnonzero(np.diff(np.concatenate(([0], (level >= least).astype(np.int8), [0]))))
+        stretches = (turns[1::2] - turns[0::2]) * panel.step_seconds
+        longest = max(longest or 0.0, float(stretches.max(initial=0.0)))
+    return longest
+
+
+def some_names(names: Sequence[str], most: int = 5) -> str:
+    """The first few names and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

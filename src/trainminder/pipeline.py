@@ -1,0 +1,224 @@
+"""One pass over one task: align, denoise, score, decide. State in, state out; no network, no files, no clock.
+
+Named methods: *paper* follows Minder (NSDI '25) but for the departures that ``align`` and ``score`` state.
+"default" names the best method this version has, which today is *paper*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trainminder.align import is_judged, normalisation, panels
+from trainminder.coverage import Sight, some_names
+from trainminder.decide import follow, unite, verdict_of
+from trainminder.errors import TooFewMachines, Unobservable
+from trainminder.score import dissimilarity, normal_score
+from trainminder.settings import DetectSettings
+from trainminder.types import (
+    Continuity,
+    Denoiser,
+    IntArray,
+    MetricSpec,
+    MetricTrace,
+    Panel,
+    PassResult,
+    RawTask,
+    Scale,
+    Status,
+    Verdict,
+    View,
+    WindowScores,
+)
+
+__all__ = ["PassState", "ordered_metrics", "run_pass"]
+
+Key = tuple[str, View, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PassState:
+    """What a pass leaves for the next one over the same task.
+
+    ``continuity``: by (metric, view, group). ``seen``: least and greatest value by metric. ``judged_at``: the
+    instant of the newest window judged, by (metric, view). ``verdicts``: what stands already.
+    """
+
+    continuity: Mapping[Key, Continuity] = field(default_factory=dict)
+    seen: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    judged_at: Mapping[tuple[str, View], float] = field(default_factory=dict)
+    verdicts: tuple[Verdict, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """What stays the same while a pass goes from metric to metric, and where it collects."""
+
+    settings: DetectSettings
+    state: PassState
+    group_names: tuple[str, ...]
+    group_of: IntArray
+    continuity: dict[Key, Continuity] = field(default_factory=dict)
+    seen: dict[str, tuple[float, float]] = field(default_factory=dict)
+    judged_at: dict[tuple[str, View], float] = field(default_factory=dict)
+    found: list[Verdict] = field(default_factory=list)
+
+    def judge(self, panel: Panel, spec: MetricSpec, denoiser: Denoiser) -> MetricTrace:
+        """Take one view of one metric through denoise, score and decide."""
+        scale = normalisation(panel, spec, self.state.seen.get(spec.name))
+        self.seen[spec.name] = (float(scale.low[-1]), float(scale.high[-1]))
+        scores = self._scores(panel, scale, denoiser)
+        trace = MetricTrace(spec, panel, scores)
+        judged_at = self.state.judged_at.get((spec.name, panel.view), -np.inf)
+        # A cut may move the grid by rounding; half a step is far from both neighbours.
+        first = int(np.searchsorted(scores.ends_at, judged_at + panel.step_seconds / 2))
+        self.judged_at[spec.name, panel.view] = max(judged_at, float(scores.ends_at[-1]))
+        for group in np.unique(self.group_of[self.group_of >= 0]):
+            key = (spec.name, panel.view, self.group_names[group])
+            continuity, confirmed = follow(
+                scores,
+                int(group),
+                self.state.continuity.get(key),
+                continuity_seconds=self.settings.continuity_seconds,
+                patience_seconds=self.settings.window_samples * panel.step_seconds,
+                first_window=first,
+            )
+            if continuity is not None:
+                self.continuity[key] = continuity
+            if confirmed is not None:
+                self.found.append(verdict_of(confirmed, trace))
+        return trace
+
+    def _scores(self, panel: Panel, scale: Scale, denoiser: Denoiser) -> WindowScores:
+        settings = self.settings
+        judged_rows = is_judged(panel.present, panel.window_samples)
+        windows = np.arange(panel.rows.shape[1])
+        judged = (panel.rows >= 0) & judged_rows[np.maximum(panel.rows, 0), windows]
+        embeddings = denoiser.embed(panel.values, panel.rows, scale.low, scale.high)
+        sums = dissimilarity(embeddings, judged, self.group_of, settings.distance)
+        score, threshold = normal_score(
+            sums,
+            scale.spread,
+            self.group_of,
+            width=embeddings.shape[2],
+            distance=settings.distance,
+            false_alarm_probability=settings.false_alarm_probability,
+            min_machines=settings.min_machines,
+        )
+        ends_at = panel.times[panel.window_samples - 1 :]
+        return WindowScores(
+            panel.metric, panel.view, panel.machines, ends_at, panel.step_seconds, sums, score, threshold, self.group_of
+        )
+
+
+def ordered_metrics(raw: RawTask, settings: DetectSettings) -> tuple[str, ...]:
+    """The metrics of a task in the order they are asked: the settings' order, else the specifications'."""
+    present = {metric.metric for metric in raw.metrics}
+    wanted = settings.metrics if settings.metrics is not None else tuple(raw.specs)
+    return tuple(name for name in wanted if name in present)
+
+
+def run_pass(
+    raw: RawTask,
+    settings: DetectSettings,
+    denoiser_for: Callable[[str], Denoiser],
+    state: PassState | None = None,
+    *,
+    keep_traces: bool = False,
+) -> tuple[PassResult, PassState]:
+    """Judge one task once.
+
+    Args:
+        raw: the task's series; of a resumed task, from at least one window's samples before the newest
+            instant judged so far.
+        denoiser_for: gives the denoising model of a metric.
+        state: what the last pass over the task left; None at the start.
+        keep_traces: keep panels and scores for the report; memory then grows with machines x seconds x metrics.
+    Returns:
+        the result, whose verdict is *unknown* where nothing could be observed, and the state for the next pass.
+    Raises:
+        ModelError: a model is missing or does not fit.
+    """
+    state = state or PassState()
+    sight = Sight()
+    traces: list[MetricTrace] = []
+    verdicts: tuple[Verdict, ...] = ()
+    status: Status = "unknown"
+    reason: str | None = None
+    names, group_of = _groups(raw, settings.min_machines, sight.warnings)
+    judge = _Judge(settings, state, names, group_of)
+    by_name = {metric.metric: metric for metric in raw.metrics}
+    try:
+        _check_comparable(raw, settings, group_of)
+        for name in ordered_metrics(raw, settings):
+            spec = raw.specs[name]
+            try:
+                views = panels(by_name[name], raw.machines, settings.window_samples)
+                sight.admit(views[0], spec, settings)
+            except Unobservable as unusable:
+                sight.unusable.append(str(unusable))
+                continue
+            denoiser = denoiser_for(name)
+            judged = [judge.judge(panel, spec, denoiser) for panel in views]
+            traces += judged if keep_traces else []
+        sight.note_silent(raw.machines)
+        verdicts, others = unite(judge.found)
+        verdicts = state.verdicts or verdicts
+        if others:
+            sight.warnings.append(f"stood out as long as the verdict's machine, but not first: {some_names(others)}")
+        if not verdicts:
+            sight.check_observed(raw, settings, is_resumed=bool(state.judged_at))
+        status = "faulty" if verdicts else "none"
+    except Unobservable as unknown:
+        reason = str(unknown)
+    result = PassResult(
+        task=raw.task,
+        method="paper",
+        from_at=raw.from_at,
+        to_at=raw.to_at,
+        machines=raw.machines,
+        status=status,
+        reason=reason,
+        verdicts=verdicts,
+        coverage=sight.coverage(raw),
+        warnings=(*raw.warnings, *sight.warnings, *sight.unusable),
+        traces=tuple(traces),
+    )
+    left = PassState(
+        continuity=judge.continuity,
+        seen={**state.seen, **judge.seen},
+        judged_at={**state.judged_at, **judge.judged_at},
+        verdicts=verdicts,
+    )
+    return result, left
+
+
+def _groups(raw: RawTask, min_machines: int, warnings: list[str]) -> tuple[tuple[str, ...], IntArray]:
+    """Names of the groups, and (machine,) the group of each; -1 in a group too small to compare."""
+    labels = [raw.groups.get(machine, "") for machine in raw.machines]
+    names = tuple(sorted(set(labels)))
+    small = {name for name in names if labels.count(name) < min_machines}
+    if small and len(names) > 1:
+        shown = [f'"{name}" ({labels.count(name)})' for name in sorted(small)]
+        warnings.append(f"groups with fewer than {min_machines} machines are not judged: {some_names(shown)}")
+    index = {name: -1 if name in small else number for number, name in enumerate(names)}
+    return names, np.array([index[label] for label in labels], dtype=np.int64)
+
+
+def _check_comparable(raw: RawTask, settings: DetectSettings, group_of: IntArray) -> None:
+    """Whether enough machines can be compared.
+
+    Raises:
+        TooFewMachines: fewer than ``detect.min_machines`` in the task, or in each of its groups.
+    """
+    if (group_of >= 0).any():
+        return
+    count = len(raw.machines)
+    machines = f"{count} machine{'' if count == 1 else 's'}"
+    where = f" in groups of fewer than {settings.min_machines}" if count >= settings.min_machines else ""
+    raise TooFewMachines(
+        f"{machines}{where}, and at least {settings.min_machines} comparable ones are needed: "
+        "of two, neither stands out"
+    )

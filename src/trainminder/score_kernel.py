@@ -1,0 +1,127 @@
+"""The hot loop of scoring: sums of pairwise distances, without the machine x machine matrix.
+
+Each window is worked through by one thread in one order, so the result does not depend on the number
+of threads. Distances are float32 (embeddings are), their sums float64 once per block of machines.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from trainminder.types import BoolArray, Float32Array, FloatArray, IntArray
+
+__all__ = ["EUCLIDEAN", "KINDS", "distance_sums"]
+
+EUCLIDEAN, MANHATTAN, CHEBYSHEV = 0, 1, 2
+KINDS = {"euclidean": EUCLIDEAN, "manhattan": MANHATTAN, "chebyshev": CHEBYSHEV}
+
+FAST = {"reassoc", "contract", "nsz", "arcp"}
+
+#: Machines whose float32 partial sums are added up before they are carried over to float64.
+BLOCK = 64
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def _euclidean8(points, i, row):  # type: ignore[no-untyped-def]
+    """The paper's width, unrolled: one pass over memory instead of eight."""
+    a0, a1, a2, a3 = points[0, i], points[1, i], points[2, i], points[3, i]
+    a4, a5, a6, a7 = points[4, i], points[5, i], points[6, i], points[7, i]
+    n = i + 1 + len(row)
+    p0, p1, p2, p3 = points[0, i + 1 : n], points[1, i + 1 : n], points[2, i + 1 : n], points[3, i + 1 : n]
+    p4, p5, p6, p7 = points[4, i + 1 : n], points[5, i + 1 : n], points[6, i + 1 : n], points[7, i + 1 : n]
+    for j in range(len(row)):
+        d0 = p0[j] - a0
+        d1 = p1[j] - a1
+        d2 = p2[j] - a2
+        d3 = p3[j] - a3
+        d4 = p4[j] - a4
+        d5 = p5[j] - a5
+        d6 = p6[j] - a6
+        d7 = p7[j] - a7
+        row[j] = np.sqrt((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3) + (d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7))
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def _general(points, i, kind, row):  # type: ignore[no-untyped-def]
+    """Any width and distance."""
+    n = i + 1 + len(row)
+    row[:] = np.float32(0.0)
+    for k in range(points.shape[0]):
+        a = points[k, i]
+        others = points[k, i + 1 : n]
+        if kind == EUCLIDEAN:
+            for j in range(len(row)):
+                row[j] += (others[j] - a) * (others[j] - a)
+        elif kind == MANHATTAN:
+            for j in range(len(row)):
+                row[j] += abs(others[j] - a)
+        else:
+            for j in range(len(row)):
+                row[j] = max(row[j], abs(others[j] - a))
+    if kind == EUCLIDEAN:
+        for j in range(len(row)):
+            row[j] = np.sqrt(row[j])
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def _add(row, partial):  # type: ignore[no-untyped-def]
+    """Add the distances to the others' sums and return their own sum."""
+    own = np.float32(0.0)
+    for j in range(len(row)):
+        own += row[j]
+        partial[j] += row[j]
+    return own
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def _sums(embeddings, judged, members, kind, first, last, out):  # type: ignore[no-untyped-def]
+    width = embeddings.shape[2]
+    points = np.empty((width, len(members)), dtype=np.float32)
+    who = np.empty(len(members), dtype=np.int64)
+    row = np.empty(len(members), dtype=np.float32)
+    partial = np.empty(len(members), dtype=np.float32)
+    total = np.empty(len(members), dtype=np.float64)
+    for window in range(first, last):
+        n = 0
+        for machine in members:
+            if judged[machine, window]:
+                who[n] = machine
+                for k in range(width):
+                    points[k, n] = embeddings[machine, window, k]
+                n += 1
+        total[:n] = 0.0
+        for start in range(0, n, BLOCK):
+            stop = min(start + BLOCK, n)
+            partial[start:n] = np.float32(0.0)
+            for i in range(start, stop):
+                if kind == EUCLIDEAN and width == 8:
+                    _euclidean8(points, i, row[i + 1 : n])
+                else:
+                    _general(points, i, kind, row[i + 1 : n])
+                total[i] += _add(row[i + 1 : n], partial[i + 1 : n])
+            for j in range(start, n):
+                total[j] += partial[j]
+        for position in range(n):
+            out[who[position], window] = total[position]
+
+
+def distance_sums(
+    embeddings: Float32Array,
+    judged: BoolArray,
+    members: IntArray,
+    kind: int,
+    windows: tuple[int, int],
+    out: FloatArray,
+) -> None:
+    """Write each judged member's sum of distances to the other judged members into ``out``.
+
+    Args:
+        embeddings: (machine, window, width), float32; no NaN where judged.
+        judged: (machine, window).
+        members: (member,) the machines compared with each other.
+        kind: one of ``KINDS``.
+        windows: first (included) and last (excluded) window.
+        out: (machine, window), float64; cells of unjudged machines are left as they are.
+    """
+    _sums(embeddings, judged, members, kind, windows[0], windows[1], out)
