@@ -43,7 +43,8 @@ def estimate_interval(raw: RawMetric) -> float:
     inside[seams[(seams >= 0) & (seams < len(steps))]] = False
     if not inside.any():
         raise Unobservable(f"{raw.metric}: no machine has two samples")
-    typical = float(np.median(steps[inside]))
+    # The lower quartile, not the median: where most samples are lost the median step spans several intervals.
+    typical = float(np.quantile(steps[inside], 0.25))
     counts = np.where(inside, np.maximum(np.rint(steps / typical), 1.0), 0.0)
     spans = np.where(inside, steps, 0.0)
     starts = raw.offsets[:-1][np.diff(raw.offsets) >= 2]
@@ -98,9 +99,9 @@ def _phases(raw: RawMetric, rows: IntArray, step_seconds: float) -> tuple[FloatA
     total = each.sum()
     # Offsets spread evenly over the interval have no common direction: then the epoch's grid serves.
     shared = np.angle(total) / (2 * np.pi) if np.abs(total) > 0.1 * len(each) else 0.0
-    shared = round(float(shared), 6)
-    own = np.angle(each * np.exp(-2j * np.pi * shared)) / (2 * np.pi)
-    return np.where(np.abs(sums) > 0, own, 0.0), shared * step_seconds
+    shared_seconds = round(float(shared) * step_seconds, 6)
+    own = np.angle(each * np.exp(-2j * np.pi * shared_seconds / step_seconds)) / (2 * np.pi)
+    return np.where(np.abs(sums) > 0, own, 0.0), shared_seconds
 
 
 def _padded(values: FloatArray, present: BoolArray) -> FloatArray:
@@ -227,8 +228,7 @@ def is_judged(present: BoolArray, window_samples: int) -> BoolArray:
 def normalisation(panel: Panel, spec: MetricSpec, seen: tuple[float, float] | None = None) -> Scale:
     """Min-max bounds and ordinary spread of a metric, window by window.
 
-    A physical bound of the catalogue stands; otherwise the lower bound is the least value seen so far,
-    or 0 if none was negative, and the upper the greatest seen so far.
+    A physical bound of the catalogue stands; otherwise the least and the greatest value seen so far do.
 
     Args:
         seen: least and greatest value of earlier passes, where this one resumes.
@@ -239,10 +239,11 @@ def normalisation(panel: Panel, spec: MetricSpec, seen: tuple[float, float] | No
         raise Unobservable(f"{panel.metric}: no sample")
     width = panel.window_samples
     observed = np.where(panel.present, panel.values, np.nan)
-    least, greatest = seen or (0.0, 0.0)
-    low = np.minimum(np.fmin.accumulate(np.fmin.reduce(observed, axis=0)), least)
-    high = np.maximum(np.fmax.accumulate(np.fmax.reduce(observed, axis=0)), greatest)
-    low, high = np.nan_to_num(low)[width - 1 :], np.nan_to_num(high)[width - 1 :]
+    least, greatest = seen or (np.inf, -np.inf)
+    low = np.fmin(np.fmin.accumulate(np.fmin.reduce(observed, axis=0)), least)
+    high = np.fmax(np.fmax.accumulate(np.fmax.reduce(observed, axis=0)), greatest)
+    # Before the first sample of all there is nothing to judge: any bounds serve.
+    low, high = np.where(np.isfinite(low), low, 0.0)[width - 1 :], np.where(np.isfinite(high), high, 1.0)[width - 1 :]
     if spec.lower is not None:
         low = np.full_like(low, spec.lower)
     if spec.upper is not None:

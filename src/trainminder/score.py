@@ -36,7 +36,7 @@ from trainminder.types import BoolArray, Distance, Float32Array, FloatArray, Int
 __all__ = ["PRIOR_MACHINES", "candidate_threshold", "dissimilarity", "normal_score"]
 
 #: How many machines the metric's ordinary spread counts as.
-PRIOR_MACHINES = 6.0
+PRIOR_MACHINES = 12.0
 #: Mean and standard deviation of |k|-like sums among normal machines, in units of their own deviation.
 FOLDED_MEAN = 2.0 / np.sqrt(np.pi)
 FOLDED_DEVIATION = 0.4265

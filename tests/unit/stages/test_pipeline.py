@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from small_tasks import NOW, POWER, series_of, task_of, undenoised, wavy_machines
+from trainminder.pipeline import PassState, ordered_metrics, run_pass
+from trainminder.settings import DetectSettings
+from trainminder.types import FloatArray, MetricSpec, PassResult, RawTask
+
+SETTINGS = DetectSettings()
+
+
+def judged(raw: RawTask) -> PassResult:
+    return run_pass(raw, SETTINGS, undenoised)[0]
+
+
+def with_fault(machines: dict[str, FloatArray], who: str, start: int, factor: float) -> dict[str, FloatArray]:
+    changed = machines[who].copy()
+    changed[start:] *= factor
+    return machines | {who: changed}
+
+
+def test_a_machine_whose_power_halves_is_named_with_onset_and_confirmation() -> None:
+    raw = task_of(series_of("power", with_fault(wavy_machines(8, 900), "gpu-03", 400, 0.5)))
+    result = judged(raw)
+    assert result.status == "faulty"
+    (verdict,) = result.verdicts
+    assert (verdict.machine, verdict.metric, verdict.device) == ("gpu-03", "power", None)
+    assert NOW + 400 <= verdict.onset <= NOW + 403
+    assert verdict.confirmed == verdict.onset + 240
+    (evidence,) = verdict.evidence
+    assert evidence.value == pytest.approx(300, rel=0.05)
+    assert evidence.peers == pytest.approx(600, rel=0.05)
+    assert "below its peers" in evidence.text
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_healthy_twin_is_quiet(seed: int) -> None:
+    result = judged(task_of(series_of("power", wavy_machines(8, 900, seed=seed))))
+    assert (result.status, result.verdicts, result.reason) == ("none", (), None)
+
+
+def test_a_task_that_slows_as_a_whole_names_nobody() -> None:
+    machines = {
+        name: np.concatenate([values[:450], 0.5 * values[450:]]) for name, values in wavy_machines(8, 900).items()
+    }
+    assert judged(task_of(series_of("power", machines))).status == "none"
+
+
+def test_a_burst_shorter_than_the_continuity_threshold_names_nobody() -> None:
+    machines = wavy_machines(8, 900)
+    machines["gpu-05"][300:500] *= 0.5
+    assert judged(task_of(series_of("power", machines))).status == "none"
+
+
+def test_the_verdict_does_not_change_with_what_comes_after_it() -> None:
+    machines = with_fault(wavy_machines(8, 900), "gpu-03", 300, 0.5)
+    (whole,) = judged(task_of(series_of("power", machines))).verdicts
+    end = int(whole.confirmed - NOW) + 1
+    (cut,) = judged(task_of(series_of("power", {name: values[:end] for name, values in machines.items()}))).verdicts
+    assert (cut.machine, cut.onset, cut.confirmed, cut.score) == (
+        whole.machine,
+        whole.onset,
+        whole.confirmed,
+        whole.score,
+    )
+    earlier = {name: values[: end - 1] for name, values in machines.items()}
+    assert judged(task_of(series_of("power", earlier))).status == "none"
+
+
+@pytest.mark.parametrize("cut", [120, 350, 430, 600])
+def test_cutting_a_recording_and_resuming_gives_the_same_verdict(cut: int) -> None:
+    machines = with_fault(wavy_machines(8, 900), "gpu-03", 340, 0.5)
+    (whole,) = judged(task_of(series_of("power", machines))).verdicts
+    state: PassState | None = None
+    for first, last in ((0, cut), (cut - 7, 900)):
+        part = {name: values[first:last] for name, values in machines.items()}
+        result, state = run_pass(task_of(series_of("power", part, start=NOW + first)), SETTINGS, undenoised, state)
+    (resumed,) = result.verdicts
+    assert (resumed.machine, resumed.onset, resumed.confirmed) == (whole.machine, whole.onset, whole.confirmed)
+    assert resumed.score == pytest.approx(whole.score, rel=1e-6)
+
+
+def test_the_order_of_the_input_does_not_matter() -> None:
+    machines = with_fault(wavy_machines(8, 900), "gpu-03", 400, 0.5)
+    backwards = dict(reversed(machines.items()))
+    one, two = (judged(task_of(series_of("power", given))) for given in (machines, backwards))
+    assert json.dumps(one.as_json()) == json.dumps(two.as_json())
+
+
+def test_the_json_holds_what_the_contract_names() -> None:
+    raw = task_of(series_of("power", with_fault(wavy_machines(8, 900), "gpu-03", 400, 0.5)))
+    plain = json.loads(json.dumps(judged(raw).as_json(), allow_nan=False))
+    assert list(plain) == [
+        "task", "method", "from", "to", "machines", "status", "reason", "verdicts", "coverage", "warnings",
+    ]  # fmt: skip
+    assert list(plain["verdicts"][0]) == [
+        "machine", "device", "metric", "onset", "confirmed", "score", "fault_type", "evidence",
+    ]  # fmt: skip
+    assert list(plain["coverage"]) == ["machines_seen", "samples_missing", "metrics_used", "metrics_absent"]
+    assert (plain["machines"], plain["method"]) == (8, "paper")
+
+
+def test_one_bad_device_of_eight_is_named() -> None:
+    machines = {
+        f"gpu-{m:02d}/gpu{d}": values
+        for m in range(6)
+        for d, values in enumerate(wavy_machines(8, 700, seed=m).values())
+    }
+    machines["gpu-04/gpu6"][200:] *= 0.6
+    (verdict,) = judged(task_of(series_of("power", machines))).verdicts
+    assert (verdict.machine, verdict.device) == ("gpu-04", "gpu6")
+
+
+def test_a_metric_is_asked_in_the_order_of_the_settings() -> None:
+    cpu = dataclasses.replace(POWER, name="cpu")
+    machines = wavy_machines(4, 20)
+    raw = task_of(series_of("power", machines), series_of("cpu", machines), specs=(POWER, cpu))
+    assert ordered_metrics(raw, DetectSettings(metrics=("cpu", "absent", "power"))) == ("cpu", "power")
+    assert ordered_metrics(raw, SETTINGS) == ("power", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "machines", "reason"),
+    [
+        (900, 2, "2 machines, and at least 3 comparable ones are needed"),
+        (900, 1, "1 machine, and at least 3"),
+        (100, 8, "the data span 99 s, and the same machine must stand out for 240 s"),
+        (5, 8, "no usable metric: power: 5 samples at 1 s are fewer than the window's 8"),
+    ],
+)
+def test_what_cannot_be_judged_is_unknown_with_its_reason(seconds: int, machines: int, reason: str) -> None:
+    result = judged(task_of(series_of("power", wavy_machines(machines, seconds))))
+    assert result.status == "unknown"
+    assert reason in (result.reason or "")
+    assert result.verdicts == ()
+
+
+def test_too_many_missing_samples_are_unknown() -> None:
+    machines = wavy_machines(8, 900)
+    rng = np.random.default_rng(0)
+    for values in machines.values():
+        values[rng.random(900) < 0.6] = np.nan
+    result = judged(task_of(series_of("power", machines)))
+    assert result.status == "unknown"
+    assert "60% of its samples are missing" in (result.reason or "")
+
+
+def test_a_silent_machine_is_unknown_and_never_faulty() -> None:
+    machines = wavy_machines(8, 900)
+    machines["gpu-02"][500:] = np.nan
+    raw = task_of(series_of("power", machines), machines=(*machines, "gpu-99"))
+    result = judged(raw)
+    assert result.status == "none"
+    assert result.coverage.machines_seen == 8
+    assert any("no data at all from gpu-99: unknown, not healthy" in text for text in result.warnings)
+    assert any("stopped reporting" in text and "gpu-02" in text for text in result.warnings)
+
+
+def test_the_same_value_on_every_machine_says_nothing() -> None:
+    machines = {name: np.full(900, 100.0) for name in wavy_machines(8, 900)}
+    result = judged(task_of(series_of("power", machines)))
+    assert result.status == "unknown"
+    assert "it is 100 on every machine throughout" in (result.reason or "")
+
+
+def test_a_metric_that_too_few_machines_have_is_left_out_and_the_others_are_judged() -> None:
+    cpu = dataclasses.replace(POWER, name="cpu")
+    machines = with_fault(wavy_machines(8, 900), "gpu-03", 400, 0.5)
+    few = {name: machines[name] for name in ("gpu-00", "gpu-01")}
+    raw = task_of(series_of("cpu", few), series_of("power", machines), specs=(cpu, POWER))
+    result = judged(raw)
+    assert result.coverage.metrics_used == ("power",)
+    assert any("cpu is not judged: only 2 of 8 machines have it" in text for text in result.warnings)
+    assert result.verdicts[0].machine == "gpu-03"
+
+
+def test_an_idle_task_is_unknown() -> None:
+    spec = MetricSpec("gpu_duty_cycle", "percent", lower=0.0, upper=100.0, spread=2.0)
+    rng = np.random.default_rng(0)
+    machines = {f"m{number}": np.abs(rng.normal(0, 0.5, 900)) for number in range(6)}
+    raw = task_of(series_of("gpu_duty_cycle", machines), specs=(spec,))
+    result = judged(raw)
+    assert result.status == "unknown"
+    assert "idle or restarting throughout" in (result.reason or "")
+
+
+def test_a_stage_is_compared_with_itself_only() -> None:
+    machines = wavy_machines(8, 900)
+    for number in range(4):
+        machines[f"gpu-{number:02d}"] *= 0.5
+    groups = {name: "first" if number < 4 else "last" for number, name in enumerate(machines)}
+    raw = task_of(series_of("power", with_fault(machines, "gpu-06", 400, 0.6)), groups=groups)
+    (verdict,) = judged(raw).verdicts
+    assert verdict.machine == "gpu-06"
+    assert verdict.evidence[0].peers == pytest.approx(600, rel=0.05)
+
+
+def test_groups_too_small_to_compare_are_said_and_if_all_are_it_is_unknown() -> None:
+    machines = wavy_machines(6, 900)
+    names = list(machines)
+    some = dict(zip(names, ["a", "a", "a", "a", "b", "b"], strict=True))
+    result = judged(task_of(series_of("power", machines), groups=some))
+    assert result.status == "none"
+    assert any('not judged: "b" (2)' in text for text in result.warnings)
+    each = dict(zip(names, ["a", "a", "b", "b", "c", "c"], strict=True))
+    assert judged(task_of(series_of("power", machines), groups=each)).status == "unknown"
+
+
+@pytest.mark.parametrize("step", [5.0, 15.0, 30.0])
+def test_slower_sampling_finds_the_same_machine(step: float) -> None:
+    machines = with_fault(wavy_machines(8, 80), "gpu-03", 30, 0.5)
+    (verdict,) = judged(task_of(series_of("power", machines, step=step))).verdicts
+    assert verdict.machine == "gpu-03"
+    assert NOW + 30 * step <= verdict.onset <= NOW + 33 * step
+    assert 240 <= verdict.confirmed - verdict.onset < 240 + step
