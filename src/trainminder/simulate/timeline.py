@@ -7,8 +7,8 @@ working. Communication goes at the pace of the slowest link, for all machines al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -45,8 +45,11 @@ class Timeline:
     done: FloatArray
     own: FloatArray
     communicate_seconds: float
-    stuck: dict[int, Stuck] = field(default_factory=dict)
+    stuck: Mapping[int, Stuck]
     """Culprit machine -> how it spends the time it loses."""
+    clocks: Mapping[int, Mapping[int, _WorkClock]]
+    """State -> culprit machine -> its progress."""
+    network: _WorkClock
 
     @property
     def periods(self) -> FloatArray:
@@ -65,30 +68,35 @@ class Timeline:
         shares = np.zeros((len(STATES), *until.shape))
         training = self.kind == _COMPUTE
         work = np.full(int(training.sum()), self.communicate_seconds)
-        shares[_COMMUNICATE] = _share(until, window_seconds, self.sync[training], self.communicated[training], work)
-        shares[_OPTIMISE] = _share(until, window_seconds, self.communicated[training], self.close[training])
+        sending = _Spans(self.sync[training], self.communicated[training], work).cut(self.network)
+        shares[_COMMUNICATE] = _share(until, window_seconds, sending, sending.work)
+        optimising = _Spans(
+            self.communicated[training], self.close[training], (self.close - self.communicated)[training]
+        )
+        shares[_OPTIMISE] = _share(until, window_seconds, optimising, optimising.work)
         for state in _OWN:
-            chosen = self.kind == state
-            for machine in range(len(until)) if chosen.any() else ():
-                shares[state, machine] = _share(
-                    until[machine],
-                    window_seconds,
-                    self.start[chosen],
-                    self.done[chosen, machine],
-                    self.own[chosen, machine],
-                )
+            for machine in range(len(until)) if (self.kind == state).any() else ():
+                spans = self._own_spans(state, machine)
+                shares[state, machine] = _share(until[machine], window_seconds, spans, spans.work)
         shares[_WAIT] = np.clip(1 - shares.sum(axis=0), 0, 1)
         return shares
 
     def with_lost_time(self, shares: FloatArray, machine: int, until: FloatArray, window_seconds: float) -> FloatArray:
         """One machine's shares, (state, sample), with the time it lost in the state its fault puts it in."""
         mine = shares[:, machine].copy()
-        lost = np.clip(self.done[:, machine] - self.start - self.own[:, machine], 0, None)
-        share = _share(until[machine], window_seconds, self.start, self.done[:, machine], lost)
-        share = np.minimum(share, mine[_WAIT])
-        mine[_WAIT] -= share
-        mine[STATES.index(self.stuck[machine])] += share
+        for state in _OWN:
+            spans = self._own_spans(state, machine)
+            lost = _share(until[machine], window_seconds, spans, np.clip(spans.end - spans.start - spans.work, 0, None))
+            lost = np.minimum(lost, mine[_WAIT])
+            mine[_WAIT] -= lost
+            mine[STATES.index(self.stuck[machine])] += lost
         return mine
+
+    def _own_spans(self, state: int, machine: int) -> _Spans:
+        chosen = self.kind == state
+        spans = _Spans(self.start[chosen], self.done[chosen, machine], self.own[chosen, machine])
+        clock = self.clocks.get(state, {}).get(machine)
+        return spans if clock is None else spans.cut(clock)
 
 
 def run_timeline(spec: ClusterSpec, cluster: Cluster, faults: Sequence[ActiveFault]) -> Timeline:
@@ -105,6 +113,8 @@ def run_timeline(spec: ClusterSpec, cluster: Cluster, faults: Sequence[ActiveFau
     save = {m: _WorkClock(grid, [(f, f.model.save) for f in own]) for m, own in by_machine.items()}
     network = _WorkClock(grid, [(f, f.model.communicate) for f in faults])
 
+    clocks = {_COMPUTE: compute, _EVALUATE: compute, _SAVE: save}
+
     next_save, next_evaluation = rng.uniform(0.2, 1.0, 2) * (pace.save_every, pace.evaluate_every)
     kinds: list[int] = []
     edges: list[tuple[float, float, float, float]] = []
@@ -113,9 +123,8 @@ def run_timeline(spec: ClusterSpec, cluster: Cluster, faults: Sequence[ActiveFau
     while now < horizon:
         unrest = rng.standard_normal(spec.machines)
         stalls, stalled, stall = rng.random(), int(rng.integers(spec.machines)), rng.standard_exponential()
-        clocks = compute
         if now >= next_save:
-            kind, clocks, next_save = _SAVE, save, now + pace.save_every
+            kind, next_save = _SAVE, now + pace.save_every
             own = pace.save * (1 + 0.04 * np.abs(unrest))
             own[0] *= 1.15  # rank 0 also writes the index
         elif now >= next_evaluation:
@@ -127,7 +136,7 @@ def run_timeline(spec: ClusterSpec, cluster: Cluster, faults: Sequence[ActiveFau
         done = now + own
         if stalls < 0.02:  # a pause of one process, as its memory is tidied up; everyone waits for it
             done[stalled] += 0.3 * pace.compute * stall
-        for machine, clock in clocks.items():
+        for machine, clock in clocks[kind].items():
             done[machine] = clock.finish(now, float(done[machine] - now))
         sync = float(done.max())
         communicated = network.finish(sync, pace.communicate) if kind == _COMPUTE else sync
@@ -148,36 +157,70 @@ def run_timeline(spec: ClusterSpec, cluster: Cluster, faults: Sequence[ActiveFau
         own=np.stack(owns),
         communicate_seconds=pace.communicate,
         stuck={fault.machine: fault.model.stuck for fault in faults},
+        clocks=clocks,
+        network=network,
     )
 
 
 class _WorkClock:
-    """Work done up to each instant when faults take their share of the progress."""
+    """Work done up to each instant when faults take their share of the progress.
+
+    ``knots``: instants at which the pace changes.
+    """
 
     def __init__(self, grid: FloatArray, losses: Iterable[tuple[ActiveFault, float]]) -> None:
         rate = np.ones(len(grid) - 1)
+        knots: set[float] = set()
         for fault, loss in losses:
             if loss:
                 rate = np.minimum(rate, 1 - loss * fault.envelope(grid[:-1]))
-        self._is_undisturbed = bool((rate == 1).all())
+                ramp = np.linspace(fault.start, min(fault.start + fault.ramp_seconds, fault.end), 5)
+                knots |= {*ramp.tolist(), fault.end}
+        self.knots = sorted(knots)
         self._grid = grid
         self._done = np.concatenate(([0.0], np.cumsum(np.maximum(rate, _SLOWEST_RATE) * np.diff(grid))))
 
+    def work_at(self, instants: FloatArray | float) -> FloatArray:
+        """Seconds of work done since the beginning; beyond the end of the grid progress goes at full speed."""
+        work: FloatArray = np.interp(instants, self._grid, self._done) + np.maximum(0, instants - self._grid[-1])
+        return work
+
     def finish(self, start: float, work_seconds: float) -> float:
-        """When work begun at ``start`` is done; beyond the end of the grid progress goes at full speed."""
-        if self._is_undisturbed:
-            return start + work_seconds
-        target = float(np.interp(start, self._grid, self._done)) + work_seconds
-        beyond = max(0.0, target - float(self._done[-1])) + max(0.0, start - float(self._grid[-1]))
-        return float(np.interp(target, self._done, self._grid)) + beyond
+        """When work begun at ``start`` is done."""
+        if not self.knots or start + work_seconds <= self.knots[0]:
+            return start + work_seconds  # to the bit what it is without the fault
+        target = float(self.work_at(start)) + work_seconds
+        return float(np.interp(target, self._done, self._grid)) + max(0.0, target - float(self._done[-1]))
 
 
-def _share(
-    until: FloatArray, window_seconds: float, start: FloatArray, end: FloatArray, amount: FloatArray | None = None
-) -> FloatArray:
-    """Share of each window that falls into the spans, whose ``amount`` is spread evenly over their length."""
-    edges = np.stack((start, end), axis=-1).ravel()
-    amount = end - start if amount is None else amount
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """Spans of time, in order, with the seconds of work done in each; all (span,)."""
+
+    start: FloatArray
+    end: FloatArray
+    work: FloatArray
+
+    def cut(self, clock: _WorkClock) -> _Spans:
+        """Cut where the clock's pace changes, so that work stands where it was done: a span that begins
+        well and then hangs for minutes did nearly all of its work before the hang."""
+        start, end, work = self.start, self.end, self.work
+        for knot in clock.knots:
+            at = int(np.searchsorted(start, knot)) - 1
+            if at >= 0 and start[at] < knot < end[at]:
+                before, until, after = clock.work_at(np.array([start[at], knot, end[at]]))
+                first = work[at] * (until - before) / (after - before)
+                work = np.insert(work, at + 1, work[at] - first)
+                work[at] = first
+                start, end = np.insert(start, at + 1, knot), np.insert(end, at, knot)
+        return _Spans(start, end, work)
+
+
+def _share(until: FloatArray, window_seconds: float, spans: _Spans, amount: FloatArray) -> FloatArray:
+    """Share of each window taken by ``amount`` seconds, spread evenly over each span."""
+    if not len(amount):
+        return np.zeros(until.shape)
+    edges = np.stack((spans.start, spans.end), axis=-1).ravel()
     total = np.zeros(len(edges))
     total[1::2] = amount
     total = np.cumsum(total)
