@@ -86,7 +86,9 @@ class Timeline:
         mine = shares[:, machine].copy()
         for state in _OWN:
             spans = self._own_spans(state, machine)
-            lost = _share(until[machine], window_seconds, spans, np.clip(spans.end - spans.start - spans.work, 0, None))
+            # what the fault took; an ordinary pause stays a wait
+            kept = np.diff(self.clocks[state][machine].work_at(np.stack((spans.start, spans.end))), axis=0)[0]
+            lost = _share(until[machine], window_seconds, spans, np.clip(spans.end - spans.start - kept, 0, None))
             lost = np.minimum(lost, mine[_WAIT])
             mine[_WAIT] -= lost
             mine[STATES.index(self.stuck[machine])] += lost
