@@ -110,6 +110,15 @@ def test_machines_of_one_rack_share_their_air() -> None:
     assert racks.mean(axis=1).std() > racks.std(axis=1).mean()
 
 
+@pytest.mark.parametrize("name", ["cpu_usage", "gpu_temperature", "gpu_power_draw"])
+def test_the_data_begin_in_the_middle_of_a_running_task(name: str) -> None:
+    values = one(name, missing_ratio=0, gaps_per_hour=0, bursts_per_hour=0, machines=40, period_seconds=3.0).values
+    spread = values.reshape(-1, 600).std(axis=0)
+    assert spread[:5].mean() < 1.6 * np.median(spread)
+    middle = np.median(values.reshape(-1, 600)[:, :30])
+    assert middle == pytest.approx(np.median(values), rel=0.05)
+
+
 def test_bursts_hit_one_series_for_seconds_and_are_gone() -> None:
     calm = one("cpu_usage", bursts_per_hour=0, missing_ratio=0, gaps_per_hour=0).values.reshape(5, -1)
     lively = one("cpu_usage", bursts_per_hour=30, missing_ratio=0, gaps_per_hour=0).values.reshape(5, -1)

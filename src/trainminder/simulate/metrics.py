@@ -158,8 +158,8 @@ class Renderer:
         if model.wander_ratio:
             white = rng.standard_normal(values.shape)
             alpha = 1 - np.exp(-self.spec.interval_seconds / _WANDER_SECONDS)
-            # the factor keeps the spread of the smoothed noise equal to that of the white one
-            values *= 1 + model.wander_ratio * np.sqrt((2 - alpha) / alpha) * _smooth(white, alpha)
+            calm = np.sqrt(alpha / (2 - alpha))  # how much the lag stills white noise
+            values *= 1 + model.wander_ratio * _smooth(white, alpha, calm * white[..., 0]) / calm
         if model.noise_ratio:
             values *= 1 + model.noise_ratio * rng.standard_normal(values.shape, dtype=np.float32)
         if model.noise:
@@ -174,11 +174,7 @@ class Renderer:
     def _clean(self, name: str) -> FloatArray:
         """The metric as it follows from the timeline and the permanent offsets."""
         model = METRIC_MODELS[name]
-        rng = generator(self.spec.seed, f"offsets {name}")
-        levels = np.array(model.levels) * rng.uniform(*model.task_range)
-        devices = self.spec.devices_per_machine if model.level == "device" else 1
-        offsets = 1 + model.offset_ratio * np.clip(rng.standard_normal((self.spec.machines, 1)), -2, 2)
-        offsets = offsets + model.offset_ratio / 3 * np.clip(rng.standard_normal((self.spec.machines, devices)), -2, 2)
+        levels, offsets = self._levels(name)
         window = self.spec.interval_seconds if model.is_rate else min(self.spec.interval_seconds, 1.0)
         seconds = self.samplings[model.level].seconds
         shares = self._shares_of(model.level, window)
@@ -191,6 +187,16 @@ class Renderer:
         values[0] += model.rank0
         return values
 
+    def _levels(self, name: str) -> tuple[FloatArray, FloatArray]:
+        """The task's level in each state, (state,), and the permanent factors, (machine, device)."""
+        model, machines = METRIC_MODELS[name], self.spec.machines
+        rng = generator(self.spec.seed, f"offsets {name}")
+        levels = np.array(model.levels) * rng.uniform(*model.task_range)
+        devices = self.spec.devices_per_machine if model.level == "device" else 1
+        machine_offset, device_offset = rng.standard_normal((machines, 1)), rng.standard_normal((machines, devices))
+        offsets = np.clip(machine_offset, -2, 2) + np.clip(device_offset, -2, 2) / 3
+        return levels, 1 + model.offset_ratio * offsets
+
     def _shares_of(self, level: Level, window: float) -> FloatArray:
         if (level, window) not in self._shares:
             self._shares[level, window] = self.timeline.shares(self.samplings[level].seconds, window)
@@ -200,7 +206,11 @@ class Renderer:
         """Temperature: power through a slow first-order lag, over the air of rack and slot."""
         power = self._clean("gpu_power_draw")
         self._apply_effects("gpu_power_draw", power)
-        warmth = _smooth(power, 1 - np.exp(-self.spec.interval_seconds / _HEATING_SECONDS))
+        # the task has run for long before the data begin
+        levels, offsets = self._levels("gpu_power_draw")
+        pace = self.cluster.pace
+        settled = levels[:3] @ (pace.compute, pace.communicate, pace.optimise) / pace.period * offsets
+        warmth = _smooth(power, 1 - np.exp(-self.spec.interval_seconds / _HEATING_SECONDS), settled)
         air = self.cluster.rack_celsius[:, None] + self.cluster.slot_celsius
         return _AMBIENT_CELSIUS + air[:, :, None] + _CELSIUS_PER_WATT * warmth
 
@@ -220,7 +230,7 @@ class Renderer:
         devices = slice(None) if whole else slice(fault.device, (fault.device or 0) + 1)
         amount = fault.envelope(sampling.seconds[chosen])[:, None, :]
         if effect.metric == "gpu_temperature":
-            amount = _smooth(amount, 1 - np.exp(-self.spec.interval_seconds / _HEATING_SECONDS))
+            amount = _smooth(amount, 1 - np.exp(-self.spec.interval_seconds / _HEATING_SECONDS), 0.0)
         before = values[chosen][:, devices]
         if effect.change == "add":
             after = before + effect.amount * amount
@@ -249,10 +259,10 @@ class Renderer:
             values[machine, device, first:last] += height
 
 
-def _smooth(values: FloatArray, alpha: float) -> FloatArray:
-    """First-order lag along the last axis, settled at the first sample."""
+def _smooth(values: FloatArray, alpha: float, settled: FloatArray | float) -> FloatArray:
+    """First-order lag along the last axis, from the state it had settled at before."""
     smoothed = np.empty(values.shape)
-    state = values[..., 0].astype(np.float64)
+    state: FloatArray | float = settled
     for sample in range(values.shape[-1]):
         state = state + alpha * (values[..., sample] - state)
         smoothed[..., sample] = state
