@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_tasks import NOW, POWER, series_of
 from trainminder.align import align, estimate_interval, is_judged, normalisation, panels, window_means
 from trainminder.errors import Unobservable
-from trainminder.types import MetricSpec, RawMetric
+from trainminder.types import FloatArray, MetricSpec, RawMetric
 
 NAN = np.nan
 
@@ -172,7 +172,7 @@ def test_adding_a_constant_to_all_changes_nothing_after_normalisation(constant: 
     rng = np.random.default_rng(seed)
     drawn = {m: rng.uniform(1, 50, 20) for m in "abc"}
 
-    def normalised(added: float) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    def normalised(added: float) -> tuple[FloatArray, FloatArray]:
         raw = series_of("step_ms", {m: values + added for m, values in drawn.items()})
         (panel,) = panels(raw, ("a", "b", "c"), 8)
         scale = normalisation(panel, spec)

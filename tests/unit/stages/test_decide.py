@@ -17,7 +17,7 @@ def scores(rows: list[list[float]], *, step: float = 60.0, threshold: float = 4.
         metric="power",
         view="machine",
         machines=tuple("abcdef"[: len(rows)]),
-        ends_at=NOW + step * np.arange(table.shape[1]),
+        ends_at=NOW + step * np.arange(table.shape[1], dtype=np.float64),
         step_seconds=step,
         dissimilarity=table,
         normal_score=table,
@@ -94,7 +94,7 @@ def test_a_candidate_that_is_never_the_same_is_jitter() -> None:
 
 @pytest.mark.parametrize("cut", range(1, 9))
 def test_cutting_and_resuming_gives_the_same_verdict(cut: int) -> None:
-    rows = [[1, 9, 9, NAN, 9, 9, 9, 9, 9], [1] * 9, [1, 1, 1, 9, 1, 1, 1, 1, 1]]
+    rows: list[list[float]] = [[1, 9, 9, NAN, 9, 9, 9, 9, 9], [1] * 9, [1, 1, 1, 9, 1, 1, 1, 1, 1]]
     whole = confirm(scores(rows))[1]
     continuity, before = confirm(scores([row[:cut] for row in rows]))
     _, after = confirm(scores(rows), continuity, first=cut)
