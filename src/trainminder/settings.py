@@ -31,6 +31,9 @@ __all__ = [
     "TrainSettings",
     "iter_settings",
     "load_settings",
+    "merge_layers",
+    "nearest_key",
+    "nest",
 ]
 
 ENVIRONMENT_PREFIX = "TRAINMINDER_"
@@ -293,7 +296,7 @@ def merge_layers(
     layers = {
         "file": _read_file(path) if path else {},
         "environment": _read_environment(os.environ if environment is None else environment),
-        "flag": _nest({key: value for key, value in (flags or {}).items() if value is not None}),
+        "flag": nest({key: value for key, value in (flags or {}).items() if value is not None}),
     }
     merged: dict[str, Any] = {}
     origin: dict[str, str] = {}
@@ -399,16 +402,23 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
                 found[key] = yaml.safe_load(text)
             except yaml.YAMLError:
                 found[key] = text
-    return _nest(found)
+    return nest(found)
 
 
-def _nest(values: Mapping[str, Any]) -> dict[str, Any]:
+def nest(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys as nested mappings.
+
+    Raises:
+        SettingsError: a key is given a value of its own and another key stands under it.
+    """
     nested: dict[str, Any] = {}
     for key, value in values.items():
         *parents, last = key.split(".")
         place = nested
         for parent in parents:
             place = place.setdefault(parent, {})
+            if not isinstance(place, dict):
+                raise SettingsError(f"{key}: {parent} is also given as {place!r}: give one or the other")
         place[last] = value
     return nested
 

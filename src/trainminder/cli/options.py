@@ -6,6 +6,7 @@ A command takes an option by its alias (``prometheus: PrometheusOption = None``)
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 from collections.abc import Iterable, Mapping
@@ -157,7 +158,7 @@ class Invocation:
 
     settings_file: Path | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """Dotted key -> value, from ``--set``."""
+    """What ``--set`` said, nested by section."""
 
 
 def invocation_of(ctx: typer.Context) -> Invocation:
@@ -181,19 +182,21 @@ def settings_from(ctx: typer.Context, flags: Mapping[str, Any] | None = None) ->
         logging.getLogger(__name__).warning(note)
     invocation = invocation_of(ctx)
     stated = {key: value for key, value in (flags or {}).items() if value is not None}
-    return load_settings(invocation.settings_file, flags={**invocation.overrides, **stated})
+    return load_settings(invocation.settings_file, flags={**copy.deepcopy(dict(invocation.overrides)), **stated})
 
 
 def parse_overrides(texts: Iterable[str] | None) -> dict[str, Any]:
-    """``KEY=VALUE`` of ``--set``; values are YAML, so that numbers, lists and null mean themselves.
+    """``KEY=VALUE`` of ``--set``, nested by section; values are YAML: numbers, lists and null mean themselves.
 
     Raises:
-        SettingsError: no key or no "=".
+        SettingsError: no key or no "=", or a key that stands both for a value and for a section.
     """
     pairs = _pairs(texts, "--set", "KEY=VALUE", "=", may_be_empty=True)
     if not pairs:
         return {}
     import yaml
+
+    from trainminder.settings import nest
 
     values: dict[str, Any] = {}
     for key, text in pairs.items():
@@ -201,7 +204,7 @@ def parse_overrides(texts: Iterable[str] | None) -> dict[str, Any]:
             values[key] = yaml.safe_load(text)
         except yaml.YAMLError:
             values[key] = text
-    return values
+    return nest(values)
 
 
 def _pairs(
