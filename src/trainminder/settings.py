@@ -360,14 +360,14 @@ _TYPE_NAMES: Mapping[Any, str] = {
     str: "text",
     Path: "path",
     SecretStr: "secret",
-    type(None): "none",
+    type(None): "null",
 }
 
 
 def _plain(value: Any) -> str:
     """A default as it would be written in the settings file."""
     if value is None:
-        return "none"
+        return "null"
     if isinstance(value, tuple):
         return f"[{', '.join(map(str, value))}]"
     return str(value).lower() if isinstance(value, bool) else str(value)

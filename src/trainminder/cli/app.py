@@ -37,7 +37,10 @@ def root(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Set one setting, such as detect.minutes=30. Repeatable."),
     ] = None,
-    log_level: Annotated[LogLevel, typer.Option("--log-level", help="How much to log on standard error.")] = "warning",
+    log_level: Annotated[
+        LogLevel,
+        typer.Option("--log-level", metavar="debug|info|warning|error", help="How much to log on standard error."),
+    ] = "warning",
     version: Annotated[  # noqa: ARG001 - its callback does the work
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
     ] = False,

@@ -24,7 +24,10 @@ def catalogue(
     exporter: Annotated[
         str | None, typer.Option("--exporter", metavar="NAME", help="Only metrics and queries of this exporter.")
     ] = None,
-    form: Annotated[Literal["table", "json", "markdown"], typer.Option("--format", help="What to print.")] = "table",
+    form: Annotated[
+        Literal["table", "json", "markdown"],
+        typer.Option("--format", metavar="table|json|markdown", help="What to print."),
+    ] = "table",
 ) -> None:
     """List the metrics: unit, bounds, queries.
 

@@ -99,7 +99,9 @@ ContinuityOption = Annotated[
 ModelsDirOption = Annotated[
     Path | None, typer.Option("--models-dir", metavar="DIR", help="Denoising models; the shipped ones otherwise.")
 ]
-FormatOption = Annotated[Literal["table", "json"], typer.Option("--format", help="What to print.")]
+FormatOption = Annotated[
+    Literal["table", "json"], typer.Option("--format", metavar="table|json", help="What to print.")
+]
 FailOnFaultyOption = Annotated[bool, typer.Option("--fail-on-faulty", help="Exit with 2 when a machine is faulty.")]
 
 

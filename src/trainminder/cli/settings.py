@@ -71,7 +71,9 @@ def check(ctx: typer.Context) -> None:
 @app.command("explain")
 def explain(
     key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="A setting or a section; all without it.")] = None,
-    form: Annotated[Literal["text", "markdown"], typer.Option("--format", help="What to print.")] = "text",
+    form: Annotated[
+        Literal["text", "markdown"], typer.Option("--format", metavar="text|markdown", help="What to print.")
+    ] = "text",
 ) -> None:
     """Say what a setting means.
 

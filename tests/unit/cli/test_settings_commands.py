@@ -109,7 +109,7 @@ def test_explain_without_a_key_explains_every_setting(run: Any) -> None:
 def test_explain_gives_type_default_meaning_and_variable_of_one_setting(run: Any) -> None:
     ran = run("settings", "explain", "store.interval_seconds")
     assert ran.out.splitlines() == [
-        "store.interval_seconds  (number | none; default none)",
+        "store.interval_seconds  (number | null; default null)",
         "    Sampling interval of the store's series. None: measured for each metric.",
         "    environment: TRAINMINDER_STORE__INTERVAL_SECONDS",
     ]
