@@ -5,7 +5,7 @@ set -euo pipefail
 
 missing=()
 need() { # package, then what proves that it is there: a command's name or a file
-    [[ -e $2 ]] || command -v "$2" >/dev/null || missing+=("$1")
+    [[ $2 == /* && -e $2 ]] || command -v "$2" >/dev/null || missing+=("$1")
 }
 need prometheus prometheus
 need victoria-metrics victoria-metrics
