@@ -9,7 +9,8 @@ JOBS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Not compiled here: what is imported gets compiled then, and most of what is installed never is.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check --quiet install --no-compile
 
 MADE := $(VENV)/.made
 CORE := $(VENV)/.core
@@ -64,11 +65,11 @@ $(MADE):
 
 $(CORE): $(MADE) pyproject.toml
 	@echo "installing trainminder"
-	@$(PIP) install --editable .
+	@$(INSTALL) --editable .
 	@touch $@
 
 $(DEV): $(MADE) pyproject.toml
 	@echo "installing trainminder with what training and the tests need"
-	@$(PIP) install '$(TORCH)'
-	@$(PIP) install --editable '.[train,dev]'
+	@$(INSTALL) '$(TORCH)'
+	@$(INSTALL) --editable '.[train,dev]'
 	@touch $(CORE) $@

@@ -17,6 +17,9 @@ from trainminder.errors import SettingsError, TrainminderError
 
 __all__ = ["main"]
 
+#: Set by the shell when it asks for completions.
+_COMPLETING = "_TRAINMINDER_COMPLETE"
+
 #: Options of the whole program that take a value, and that people write after the command too.
 _GLOBAL_OPTIONS = ("--settings", "--set", "--log-level")
 
@@ -41,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    if not arguments:
+    if not arguments and _COMPLETING not in os.environ:
         # Not a success: a script whose command came out empty must not read "nothing is faulty".
         with contextlib.redirect_stdout(sys.stderr):
             _invoke(["--help"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from trainminder.cli import main
+from trainminder.cli.app import app
 
 
 @dataclass(frozen=True)
@@ -38,3 +40,15 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
         return Ran(code, captured.out, captured.err)
 
     return ran
+
+
+@pytest.fixture
+def command() -> Iterator[Callable[[Callable[[], Any]], None]]:
+    """Adds a command named ``probe`` that does what the test wants."""
+    before = list(app.registered_commands)
+
+    def add(body: Callable[[], Any]) -> None:
+        app.command("probe")(body)
+
+    yield add
+    app.registered_commands[:] = before

@@ -6,32 +6,19 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import trainminder
-from trainminder.cli.app import app
 from trainminder.cli.exits import ExitCode
 from trainminder.errors import SettingsError, StoreError
 
 SOURCE = str(Path(trainminder.__file__).parents[1])
 ENVIRONMENT = {**{name: text for name, text in os.environ.items() if "TRAINMINDER" not in name}, "PYTHONPATH": SOURCE}
 PROGRAM = [sys.executable, "-m", "trainminder"]
-
-
-@pytest.fixture
-def command() -> Iterator[Callable[[Callable[[], Any]], None]]:
-    """Adds a command named ``probe`` that does what the test wants."""
-    before = list(app.registered_commands)
-
-    def add(body: Callable[[], Any]) -> None:
-        app.command("probe")(body)
-
-    yield add
-    app.registered_commands[:] = before
 
 
 def raising(error: BaseException) -> Callable[[], Any]:
@@ -164,6 +151,12 @@ def test_the_settings_file_may_come_from_the_environment_and_the_option_wins(
     monkeypatch.setenv("TRAINMINDER_SETTINGS", str(tmp_path / "a"))
     assert "minutes: 30.0" in run("settings", "show").out
     assert "minutes: 40.0" in run("settings", "show", "--settings", str(tmp_path / "b")).out
+
+
+def test_the_shell_gets_its_completions_on_standard_output() -> None:
+    asked = {"_TRAINMINDER_COMPLETE": "complete_bash", "COMP_WORDS": "trainminder cat", "COMP_CWORD": "1"}
+    done = subprocess.run(PROGRAM, env=ENVIRONMENT | asked, capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr) == (["catalogue"], "")
 
 
 def test_help_starts_without_any_of_the_heavy_packages() -> None:

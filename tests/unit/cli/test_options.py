@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
-from trainminder.cli.options import detect_flags, parse_overrides, recording_flags, store_flags
+from trainminder.cli.instants import parse_instant
+from trainminder.cli.options import AtOption, detect_flags, parse_overrides, recording_flags, store_flags
 from trainminder.errors import SettingsError
 from trainminder.settings import Settings, load_settings
 
@@ -40,6 +42,15 @@ def test_store_options_become_the_settings_of_the_store() -> None:
 def test_a_broken_header_is_refused_without_showing_what_may_be_a_secret() -> None:
     with pytest.raises(SettingsError, match=r"^--header: write --header NAME=VALUE$"):
         store_flags(header=["hunter2"])
+
+
+def test_an_instant_relative_to_now_is_no_option_although_it_starts_with_a_dash(run: Any, command: Any) -> None:
+    def probe(at: AtOption = "now") -> None:
+        typer.echo(parse_instant(at, now=1000.0))
+
+    command(probe)
+    assert run("probe", "--at", "-15m").out == run("probe", "--at=-15m").out == "100.0\n"
+    assert run("probe").out == "1000.0\n"
 
 
 def test_columns_are_renamed_even_when_their_names_hold_dots() -> None:
