@@ -11,7 +11,8 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
@@ -30,6 +31,9 @@ __all__ = [
     "TrainSettings",
     "iter_settings",
     "load_settings",
+    "merge_layers",
+    "nearest_key",
+    "nest",
 ]
 
 ENVIRONMENT_PREFIX = "TRAINMINDER_"
@@ -292,7 +296,7 @@ def merge_layers(
     layers = {
         "file": _read_file(path) if path else {},
         "environment": _read_environment(os.environ if environment is None else environment),
-        "flag": _nest({key: value for key, value in (flags or {}).items() if value is not None}),
+        "flag": nest({key: value for key, value in (flags or {}).items() if value is not None}),
     }
     merged: dict[str, Any] = {}
     origin: dict[str, str] = {}
@@ -315,8 +319,11 @@ def iter_settings(model: type[BaseModel] = Settings, prefix: str = "") -> Iterat
 
 
 def nearest_key(key: str) -> str | None:
-    """The known dotted key most like ``key``."""
-    close = difflib.get_close_matches(key, [known for known, *_ in iter_settings()], n=1, cutoff=0.5)
+    """The known dotted key, or section, most like ``key``."""
+    known = [name for name, *_ in iter_settings()]
+    # Sections first: "detct" is nearer to "detect" than to any key in it.
+    sections = dict.fromkeys(name.rpartition(".")[0].removesuffix("[]") for name in known)
+    close = difflib.get_close_matches(key, [*sections, *known], n=1, cutoff=0.5)
     return close[0] if close else None
 
 
@@ -331,14 +338,39 @@ def _inner_model(annotation: Any) -> tuple[type[BaseModel] | None, str]:
 
 
 def _type_name(annotation: Any) -> str:
-    if get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    name = annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
-    return name.replace("typing.", "").replace("pydantic.types.", "").replace("pathlib.", "")
+    """A type in words: "number", "list of text", "machine | device"."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type_name(arguments[0])
+    if origin is Literal:
+        return " | ".join(str(choice) for choice in arguments)
+    if origin in (Union, UnionType):
+        return " | ".join(_type_name(argument) for argument in arguments)
+    if origin is tuple:
+        return f"list of {_type_name(arguments[0])}"
+    if origin is dict:
+        return f"mapping of {_type_name(arguments[1])}"
+    return _TYPE_NAMES.get(annotation, str(annotation))
+
+
+_TYPE_NAMES: Mapping[Any, str] = {
+    bool: "true | false",
+    float: "number",
+    int: "whole number",
+    str: "text",
+    Path: "path",
+    SecretStr: "secret",
+    type(None): "null",
+}
 
 
 def _plain(value: Any) -> str:
-    return "none" if value is None else str(value)
+    """A default as it would be written in the settings file."""
+    if value is None:
+        return "null"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -370,16 +402,23 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
                 found[key] = yaml.safe_load(text)
             except yaml.YAMLError:
                 found[key] = text
-    return _nest(found)
+    return nest(found)
 
 
-def _nest(values: Mapping[str, Any]) -> dict[str, Any]:
+def nest(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys as nested mappings.
+
+    Raises:
+        SettingsError: a key is given a value of its own and another key stands under it.
+    """
     nested: dict[str, Any] = {}
     for key, value in values.items():
         *parents, last = key.split(".")
         place = nested
         for parent in parents:
             place = place.setdefault(parent, {})
+            if not isinstance(place, dict):
+                raise SettingsError(f"{key}: {parent} is also given as {place!r}: give one or the other")
         place[last] = value
     return nested
 

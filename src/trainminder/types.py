@@ -126,6 +126,21 @@ class Task:
     """How the task was found, where that was not stated by the user."""
 
 
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """One known fault of a labelled task: ``start`` and ``end`` count as the task's own instants do."""
+
+    machine: str
+    device: str | None
+    fault_type: str
+    start: float
+    end: float
+
+    def as_json(self) -> dict[str, Any]:
+        """One entry of a ``.truth.json`` file."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
 # ---------------------------------------------------------------- what the stages pass on
 
 
