@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -267,40 +268,40 @@ def write_recording(raw: RawTask, path: Path) -> None:
     """
     if not raw.metrics:
         raise RecordingError(f'task "{raw.task}" has no metric: there is nothing to write to {path}')
-    blocks = []
-    for metric in raw.metrics:
-        lengths = np.diff(metric.offsets)
-        series = pl.DataFrame(
-            {"machine": metric.machines, "device": metric.devices, "length": lengths},
-            {"machine": pl.String, "device": pl.String, "length": pl.Int64},
-        )
-        keys = series.select(pl.all().exclude("length").repeat_by("length").explode())
-        blocks.append(keys.with_columns(pl.Series("timestamp", metric.times), pl.Series(metric.metric, metric.values)))
     seen = {machine for metric in raw.metrics for machine in metric.machines}
-    silent = [machine for machine in raw.machines if machine not in seen]
-    # A machine that gave no sample is a member all the same: one empty row keeps it.
-    blocks.append(
-        pl.DataFrame(
-            {"machine": silent, "timestamp": [raw.from_at] * len(silent)},
-            {"machine": pl.String, "timestamp": pl.Float64},
+    machines = sorted(seen | set(raw.machines))
+    devices = [None, *sorted({name for metric in raw.metrics for name in metric.devices if name is not None})]
+    series = {pair: i for i, pair in enumerate(product(machines, devices))}
+    times = np.unique(np.concatenate([[raw.from_at], *(metric.times for metric in raw.metrics)]))
+    # One integer stands for instant, machine and device, in the order of the file's rows.
+    keys = [
+        np.searchsorted(times, metric.times) * len(series)
+        + np.repeat(
+            [series[pair] for pair in zip(metric.machines, metric.devices, strict=True)], np.diff(metric.offsets)
         )
-    )
-    keys_of_rows = ["timestamp", "machine", "device"]
-    frame = (
-        pl.concat(blocks, how="diagonal")
-        .group_by(keys_of_rows)
-        .agg(pl.col(metric.metric).max() for metric in raw.metrics)
-        .sort(keys_of_rows, nulls_last=False)
-    )
+        for metric in raw.metrics
+    ]
+    # A machine that gave no sample is a member all the same: one empty row keeps it.
+    silent = [series[machine, None] for machine in raw.machines if machine not in seen]
+    at_start = np.searchsorted(times, raw.from_at) * len(series)
+    rows = np.unique(np.concatenate([*keys, at_start + np.array(silent, dtype=np.int64)]))
+    pairs = pl.DataFrame(list(series), {"machine": pl.String, "device": pl.String}, orient="row")
     if raw.groups:
-        group = pl.col("machine").replace_strict(dict(raw.groups), default=None, return_dtype=pl.String)
-        frame = frame.insert_column(3, frame.select(group.alias("group"))["group"])
-    for key in ("machine", "device", "group"):
-        if key in frame.columns:
-            names = frame[key].unique().drop_nulls()
-            changed = names.filter(~names.eq_missing(read_names(names)))
-            if len(changed):
-                raise RecordingError(
-                    f'{key} "{changed[0]}" would not read back as it is: rename it before writing {path}'
-                )
-    write_table(frame, path)
+        pairs = pairs.with_columns(pl.Series("group", [raw.groups.get(name) for name in pairs["machine"]], pl.String))
+    _check_names(pairs, path)
+    columns = [pl.Series("timestamp", times[rows // len(series)]), *pairs[rows % len(series)]]
+    for metric, key in zip(raw.metrics, keys, strict=True):
+        values = np.full(len(rows), np.nan)
+        values[np.searchsorted(rows, key)] = metric.values
+        columns.append(pl.Series(metric.metric, values).fill_nan(None))
+    write_table(pl.DataFrame(columns), path)
+
+
+def _check_names(pairs: pl.DataFrame, path: Path) -> None:
+    for column in pairs:
+        names = column.unique().drop_nulls().sort()
+        changed = names.filter(names.ne_missing(read_names(names)))
+        if len(changed):
+            raise RecordingError(
+                f'{column.name} "{changed[0]}" would not read back as it is: rename it before writing {path}'
+            )

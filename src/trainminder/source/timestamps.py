@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import reduce
 from operator import or_
 
+import numpy as np
 import polars as pl
 
 from trainminder.errors import RecordingError, SettingsError
@@ -72,12 +73,20 @@ def _from_numbers(column: pl.Series, settings: RecordingSettings) -> tuple[pl.Se
         )
     if column.dtype == pl.Float32 and not is_relative:
         raise RecordingError(f'column "{name}" is float32, too coarse for Unix time: write it as float64')
-    if column.dtype.is_integer() and unit == "ns":
+    return _seconds(column if column.dtype.is_integer() else values, FACTORS[unit]), said
+
+
+def _seconds(counts: pl.Series, factor: int) -> pl.Series:
+    """Counts of 1/factor s as seconds, rounded once: polars would multiply by the rounded reciprocal."""
+    empty = counts.is_null()
+    if counts.dtype.is_integer() and factor == FACTORS["ns"]:
         # Beyond 2**53 an integer is not exact as a float: whole seconds and the rest go apart.
-        whole = column.cast(pl.Int64)
-        return (whole // FACTORS[unit]).cast(pl.Float64) + (whole % FACTORS[unit]) / FACTORS[unit], said
-    # Adding zero makes one zero of the two.
-    return values / FACTORS[unit] + 0.0, said
+        whole, rest = np.divmod(counts.fill_null(0).cast(pl.Int64).to_numpy(), factor)
+        seconds = whole + rest / factor
+    else:
+        # Adding zero makes one zero of the two.
+        seconds = counts.fill_null(0).cast(pl.Float64).to_numpy() / factor + 0.0
+    return pl.Series(counts.name, seconds).set(empty, None)
 
 
 def _kind_of(values: pl.Series, stated: str, name: str) -> tuple[str, bool]:
@@ -126,8 +135,7 @@ def _from_typed(column: pl.Series, settings: RecordingSettings) -> tuple[pl.Seri
     if dtype.time_zone is None:
         column = _localise(column, settings.timezone)
         said.append(f'column "{column.name}" carries no zone: taken as {settings.timezone} (recording.timezone)')
-    count, factor = column.to_physical().cast(pl.Int64), FACTORS[dtype.time_unit]
-    return (count // factor).cast(pl.Float64) + (count % factor) / factor, said
+    return _seconds(column.to_physical(), FACTORS[dtype.time_unit]), said
 
 
 def _localise(column: pl.Series, zone: str) -> pl.Series:
