@@ -50,7 +50,9 @@ class Priority:
     abnormal: int
 
 
-def label_windows(raw: RawTask, truths: Sequence[Truth], metrics: Sequence[str], window_samples: int) -> LabelledWindows:
+def label_windows(
+    raw: RawTask, truths: Sequence[Truth], metrics: Sequence[str], window_samples: int
+) -> LabelledWindows:
     """Cut a labelled task in windows and keep each metric's largest z-score.
 
     A window that a fault covers only in part is left out: it is neither.

@@ -9,8 +9,8 @@ import pytest
 
 from trainminder.catalogue import load_catalogue
 from trainminder.errors import SettingsError
-from trainminder.simulate import FAULT_MODELS, ClusterSpec, Fault, InjectedFault, simulate_task
-from trainminder.types import FloatArray, RawMetric, RawTask
+from trainminder.simulate import FAULT_MODELS, ClusterSpec, Fault, simulate_task
+from trainminder.types import FloatArray, RawMetric, RawTask, Truth
 
 CATALOGUE = load_catalogue()
 SPEC = ClusterSpec(machines=8, devices_per_machine=2, duration_seconds=700)
@@ -36,7 +36,7 @@ SHOWS_IN = {
 SILENT = {"machine_unreachable"}
 
 
-def simulate(seed: int, *faults: Fault, metrics: tuple[str, ...] | None = None) -> tuple[RawTask, InjectedFault | None]:
+def simulate(seed: int, *faults: Fault, metrics: tuple[str, ...] | None = None) -> tuple[RawTask, Truth | None]:
     raw, truth = simulate_task(dataclasses.replace(SPEC, seed=seed, metrics=metrics), faults, specs=CATALOGUE)
     return raw, truth[0] if truth else None
 
@@ -47,7 +47,7 @@ def series(metric: RawMetric, index: int) -> tuple[FloatArray, FloatArray]:
     return metric.times[part] - SPEC.start_at, metric.values[part]
 
 
-def departure(metric: RawMetric, truth: InjectedFault, since: float) -> float:
+def departure(metric: RawMetric, truth: Truth, since: float) -> float:
     """How far the culprit's mean during the fault is from its peers', in units of the peers' own range."""
     means = {}
     for index, (machine, device) in enumerate(zip(metric.machines, metric.devices, strict=True)):

@@ -8,7 +8,8 @@ import orjson
 import pytest
 
 from trainminder.errors import RecordingError
-from trainminder.source.truth import Truth, read_truth, truth_path, write_truth
+from trainminder.source.truth import read_truth, truth_path, write_truth
+from trainminder.types import Truth
 
 FAULTS = (Truth("a", None, "nic_dropout", 10.0, 20.5), Truth("b", "gpu3", "ecc_error", 15.0, 15.0))
 LABEL = {"machine": "a", "device": None, "fault_type": "ecc_error", "start": 1, "end": 2}

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from trainminder.errors import SettingsError
 from trainminder.simulate.cluster import Cluster, ClusterSpec, draw_cluster
-from trainminder.simulate.faults import FAULT_MODELS, Fault, InjectedFault, activate
+from trainminder.simulate.faults import FAULT_MODELS, Fault, activate
 from trainminder.simulate.metrics import METRIC_MODELS, Renderer
 from trainminder.simulate.sampling import draw_sampling, sample_metric
 from trainminder.simulate.timeline import Timeline, run_timeline
-from trainminder.types import MetricSpec, RawTask
+from trainminder.types import MetricSpec, RawTask, Truth
 
 __all__ = [
     "FAULT_MODELS",
@@ -22,7 +22,6 @@ __all__ = [
     "Cluster",
     "ClusterSpec",
     "Fault",
-    "InjectedFault",
     "Timeline",
     "simulate_task",
     "simulate_timeline",
@@ -31,7 +30,7 @@ __all__ = [
 
 def simulate_task(
     spec: ClusterSpec, faults: Sequence[Fault] = (), *, specs: Mapping[str, MetricSpec]
-) -> tuple[RawTask, tuple[InjectedFault, ...]]:
+) -> tuple[RawTask, tuple[Truth, ...]]:
     """Simulate one training task as a source would give it, and the truth about it.
 
     Args:
@@ -68,7 +67,7 @@ def simulate_task(
         metrics_absent=tuple(name for name in wanted if name not in METRIC_MODELS),
     )
     truth = tuple(
-        InjectedFault(
+        Truth(
             machine=cluster.names[fault.machine],
             device=None if fault.device is None else cluster.devices[fault.device],
             fault_type=asked.fault_type,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from trainminder.errors import SettingsError
 from trainminder.simulate.cluster import ClusterSpec, generator
 from trainminder.types import FloatArray
 
-__all__ = ["FAULT_MODELS", "ActiveFault", "Effect", "Fault", "FaultModel", "InjectedFault", "activate"]
+__all__ = ["FAULT_MODELS", "ActiveFault", "Effect", "Fault", "FaultModel", "activate"]
 
 Change = Literal["add", "scale", "toward"]
 Scope = Literal["culprit", "machine", "peers"]
@@ -42,21 +42,6 @@ class Fault:
     """In (0, 1]; 1 is the worst case, where most faults stop the whole task."""
     ramp_seconds: float = 0.0
     """Time in which the fault grows to its strength. A memory leak without one grows over its whole duration."""
-
-
-@dataclass(frozen=True, slots=True)
-class InjectedFault:
-    """The truth about one injected fault; ``start`` and ``end`` are Unix seconds."""
-
-    machine: str
-    device: str | None
-    fault_type: str
-    start: float
-    end: float
-
-    def as_json(self) -> dict[str, Any]:
-        """One entry of a ``.truth.json`` file."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from trainminder.source.cells import read_names
 from trainminder.source.cleaning import build_metric, classify_values, dropped_warnings, name_some
 from trainminder.source.rows import Header, Part
 from trainminder.source.tables import list_files, open_table, stem_of, write_table
-from trainminder.source.truth import Truth, read_truth, truth_path, write_truth
+from trainminder.source.truth import read_truth, truth_path, write_truth
 from trainminder.types import MetricSpec, RawMetric, RawTask
 
 __all__ = [

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +11,11 @@ import orjson
 
 from trainminder.errors import RecordingError
 from trainminder.source.tables import stem_of
+from trainminder.types import Truth
 
-__all__ = ["Truth", "read_truth", "truth_path", "write_truth"]
+__all__ = ["read_truth", "truth_path", "write_truth"]
 
 ENDING = ".truth.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Truth:
-    """One fault: ``start`` and ``end`` are Unix seconds, or count as the recording's own instants do."""
-
-    machine: str
-    device: str | None
-    fault_type: str
-    start: float
-    end: float
 
 
 def truth_path(recording: Path) -> Path:
@@ -87,7 +75,7 @@ def write_truth(truths: Sequence[Truth], path: Path) -> None:
         path = truth_path(path)
     part = path.with_name(f".{path.name}.part")
     try:
-        part.write_bytes(orjson.dumps([dataclasses.asdict(truth) for truth in truths], option=orjson.OPT_INDENT_2))
+        part.write_bytes(orjson.dumps([truth.as_json() for truth in truths], option=orjson.OPT_INDENT_2))
         part.replace(path)
     except OSError as error:
         raise RecordingError(f"{path} cannot be written: {error.strerror}: choose a folder that exists") from error
