@@ -35,7 +35,7 @@ def without_edges(answer: MatrixAnswer, grid: Grid, step: float) -> MatrixAnswer
         grid: the instants asked for.
         step: seconds between samples.
     """
-    after, before = int(RATE_INTERVALS) - 1, int(RATE_INTERVALS) - 2
+    covered = int(RATE_INTERVALS) - 1
     keep = np.ones(len(answer.times), dtype=np.bool_)
     for start, end in zip(answer.offsets[:-1].tolist(), answer.offsets[1:].tolist(), strict=True):
         times = answer.times[start:end]
@@ -45,9 +45,9 @@ def without_edges(answer: MatrixAnswer, grid: Grid, step: float) -> MatrixAnswer
         begins = [start] if times[0] > grid.first_ms / 1000.0 + 0.5 * step else []
         ends = [end] if times[-1] < grid.last_ms / 1000.0 - 0.5 * step else []
         for at in breaks + begins:
-            keep[at : min(at + before, end)] = False
+            keep[at : min(at + covered, end)] = False
         for at in breaks + ends:
-            keep[max(at - after, start) : at] = False
+            keep[max(at - covered, start) : at] = False
     return answer if keep.all() else kept(answer, keep)
 
 
