@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainminder import __version__
-from trainminder.cli import catalogue, settings
+from trainminder.cli import catalogue, demo, detect, learn, record, settings
 from trainminder.cli.logs import LogLevel, log_to_stderr
 from trainminder.cli.options import Invocation, parse_overrides
 
@@ -16,8 +16,13 @@ __all__ = ["app"]
 
 # Plain help: drawing boxes would double the time until help appears.
 app = typer.Typer(name="trainminder", rich_markup_mode=None, pretty_exceptions_enable=False)
-app.add_typer(settings.app, name="settings")
+app.command("demo")(demo.demo)
+app.command("detect")(detect.detect)
+app.command("record")(record.record)
+app.command("train")(learn.train)
+app.command("prioritise")(learn.prioritise)
 app.command("catalogue")(catalogue.catalogue)
+app.add_typer(settings.app, name="settings")
 
 
 def _show_version(wanted: bool) -> None:

@@ -36,7 +36,11 @@ __all__ = [
     "MetricOption",
     "MinutesOption",
     "ModelsDirOption",
+    "OptionalAtOption",
     "PrometheusOption",
+    "RecordingArgument",
+    "RecordingsArgument",
+    "ReportOption",
     "TaskOption",
     "detect_flags",
     "invocation_of",
@@ -48,6 +52,13 @@ __all__ = [
 
 # ---------------------------------------------------------------- recordings
 
+RecordingArgument = Annotated[
+    Path | None,
+    typer.Argument(metavar="[RECORDING]", help="Recording to read: a Parquet or CSV file, or a folder of them."),
+]
+RecordingsArgument = Annotated[
+    list[Path] | None, typer.Argument(metavar="[RECORDING]...", help="Recordings to read: files or folders.")
+]
 MetricOption = Annotated[
     list[str] | None,
     typer.Option("--metric", metavar="NAME[=UNIT]", help="Admit a column or query as a metric. Repeatable."),
@@ -65,6 +76,10 @@ PrometheusOption = Annotated[
 TaskOption = Annotated[str | None, typer.Option("--task", metavar="NAME", help="The task to look at.")]
 AtOption = Annotated[
     str,
+    typer.Option("--at", metavar="INSTANT", help="End of the data: ISO 8601, Unix seconds, now, or -15m."),
+]
+OptionalAtOption = Annotated[
+    str | None,
     typer.Option("--at", metavar="INSTANT", help="End of the data: ISO 8601, Unix seconds, now, or -15m."),
 ]
 MinutesOption = Annotated[
@@ -101,6 +116,9 @@ ModelsDirOption = Annotated[
 ]
 FormatOption = Annotated[
     Literal["table", "json"], typer.Option("--format", metavar="table|json", help="What to print.")
+]
+ReportOption = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE", help="Also write a self-contained HTML page.")
 ]
 FailOnFaultyOption = Annotated[bool, typer.Option("--fail-on-faulty", help="Exit with 2 when a machine is faulty.")]
 

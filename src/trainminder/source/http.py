@@ -41,7 +41,7 @@ class RefusedError(StoreError):
         self.text = text
 
 
-class _Passing(Exception):  # noqa: N818 - a signal inside this module, never seen outside
+class _Passing(Exception):
     """A failure that may pass: worth another try after ``pause`` seconds (None: no wish of the store)."""
 
     def __init__(self, error: StoreError, pause: float | None = None, most_tries: int = 1000) -> None:

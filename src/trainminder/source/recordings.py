@@ -24,7 +24,6 @@ from trainminder.source.truth import read_truth, truth_path, write_truth
 from trainminder.types import MetricSpec, RawMetric, RawTask
 
 __all__ = [
-    "Truth",
     "read_recording",
     "read_recordings",
     "read_truth",

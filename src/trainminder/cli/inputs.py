@@ -1,0 +1,113 @@
+"""Where a command gets its task from: a recording, or a live store."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainminder.cli.instants import parse_instant
+from trainminder.errors import SettingsError
+
+if TYPE_CHECKING:
+    from trainminder.catalogue import Catalogue
+    from trainminder.settings import Settings
+    from trainminder.types import RawTask
+
+__all__ = ["Fetched", "Wanted", "catalogue_of", "fetch", "fetch_live"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which task, and which part of it. ``at`` is as the user wrote it; None: the end of a recording, or now."""
+
+    recording: Path | None
+    task: str | None
+    at: str | None = None
+    minutes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A task as its source gave it, and how long that took."""
+
+    raw: RawTask
+    seconds: float
+    is_live: bool
+
+
+def catalogue_of(settings: Settings, declared: Iterable[str] | None) -> Catalogue:
+    """The catalogue with the settings' overrides and what ``--metric`` admits."""
+    from trainminder.catalogue import load_catalogue
+
+    return load_catalogue(settings.metrics).with_declared(declared or ())
+
+
+def fetch(wanted: Wanted, settings: Settings, catalogue: Catalogue) -> Fetched:
+    """Read the task from the recording, if one is given, else from the store.
+
+    Raises:
+        SettingsError: neither is given, or both are, or the store lacks a task's name.
+        SourceError: it could not be read.
+    """
+    if wanted.recording is None:
+        began = time.perf_counter()
+        to_at = parse_instant(wanted.at or "now")
+        minutes = wanted.minutes if wanted.minutes is not None else settings.detect.minutes
+        raw = fetch_live(wanted.task, to_at - minutes * 60.0, to_at, settings, catalogue)
+        return Fetched(raw, time.perf_counter() - began, is_live=True)
+    from trainminder.source.recordings import read_recording
+
+    began = time.perf_counter()
+    raw = read_recording(
+        wanted.recording, catalogue, settings.recording, task=wanted.task, metrics=settings.detect.metrics
+    )
+    return Fetched(_cut(raw, wanted), time.perf_counter() - began, is_live=False)
+
+
+def fetch_live(task: str | None, from_at: float, to_at: float, settings: Settings, catalogue: Catalogue) -> RawTask:
+    """Find a task in the store and fetch its series between two instants (Unix seconds).
+
+    Raises:
+        SettingsError: no store or no task is named.
+        SourceError: it could not be read.
+    """
+    if settings.store.url is None:
+        raise SettingsError("nothing to read: give a RECORDING, or a store with --prometheus URL (or store.url)")
+    if task is None:
+        raise SettingsError("--task is missing: name the task to look at in the store")
+    from trainminder.membership.promql import find_task
+    from trainminder.source.http import StoreClient
+    from trainminder.source.prometheus import PrometheusSource
+
+    client = StoreClient(settings.store)
+    try:
+        found = find_task(task, settings, client, catalogue, from_at, to_at)
+        source = PrometheusSource(
+            client,
+            catalogue,
+            settings.store,
+            settings.membership,
+            metrics=settings.detect.metrics,
+            extra_sentinels=settings.recording.sentinels,
+        )
+        raw = source.fetch_raw(found, from_at, to_at)
+    finally:
+        client.close()
+    if found.note is None:
+        return raw
+    return dataclasses.replace(raw, warnings=(found.note, *raw.warnings))
+
+
+def _cut(raw: RawTask, wanted: Wanted) -> RawTask:
+    """The part of a recording that ``--at`` and ``--minutes`` ask for; all of it without them."""
+    if wanted.at is None and wanted.minutes is None:
+        return raw
+    from trainminder.source.cutting import cut_raw
+
+    to_at = raw.to_at if wanted.at is None else parse_instant(wanted.at, now=raw.to_at)
+    from_at = raw.from_at if wanted.minutes is None else to_at - wanted.minutes * 60.0
+    return cut_raw(raw, from_at, to_at)
