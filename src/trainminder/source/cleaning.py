@@ -116,7 +116,7 @@ def dropped_warnings(
         }[kind]
         none_left = f"; no data for this metric: {name_some(empty)}" if empty else ""
         lines.append(
-            f"{spec.name}: {counts[kind]} samples are {what} and count as missing, "
+            f"{spec.name}: samples that are {what} count as missing: {counts[kind]}, "
             f"on {name_some(sorted(machine_names[m] for m in hit))}{none_left}"
         )
     return lines

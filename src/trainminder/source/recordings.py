@@ -153,7 +153,7 @@ def _assemble(
     if conflicts:
         instants = pl.concat(conflicts).unique()
         warnings.append(
-            f"{len(instants)} instants have several rows with different values, first on "
+            f"instants with several rows of different values: {len(instants)}, first on "
             f"{machines[int(instants['m'].min())]}: "  # type: ignore[arg-type]
             + ("their mean is taken" if settings.duplicates == "mean" else "the last row counts")
             + " (recording.duplicates)"
