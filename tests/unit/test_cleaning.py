@@ -81,7 +81,7 @@ def test_the_warning_names_metric_count_and_the_machine_left_without_data() -> N
     values = np.array([2.0**47, 2.0**47, 0.5, 2.0**47])
     lines = dropped_warnings(RATIO, classify_values(values, RATIO), np.array([1, 1, 0, 0]), ["node-a", "node-b"])
     assert lines == [
-        'gpu_sm_activity: 3 samples are a "no value" marker and count as missing, on node-a, node-b; '
+        'gpu_sm_activity: samples that are a "no value" marker count as missing: 3, on node-a, node-b; '
         "no data for this metric: node-b"
     ]
 

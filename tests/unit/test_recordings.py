@@ -85,13 +85,15 @@ def test_wide_rows_become_series_by_machine_and_device(tmp_path: Path) -> None:
     [
         ("llm-7.csv", lambda text: b"\xef\xbb\xbf" + text.encode()),
         ("llm-7.csv", lambda text: text.replace("\n", "\r\n").encode()),
+        ("llm-7.csv", lambda text: text.replace("\n", "\r").encode()),
+        ("llm-7.csv", lambda text: text.replace("\n", "\n\n").encode()),
         ("llm-7.csv", lambda text: text.replace(",", ";").encode()),
         ("llm-7.tsv", lambda text: text.replace(",", "\t").encode()),
         ("llm-7.csv", lambda text: text.replace(",", ", ").encode()),
         ("llm-7.csv", lambda text: text.encode("utf-16")),
         ("llm-7.csv.gz", lambda text: gzip.compress(text.encode())),
     ],
-    ids=["bom", "crlf", "semicolon", "tab", "blanks", "utf-16", "gzip"],
+    ids=["bom", "crlf", "cr", "blank lines", "semicolon", "tab", "blanks", "utf-16", "gzip"],
 )
 def test_every_dialect_of_csv_reads_the_same(tmp_path: Path, name: str, encode: object) -> None:
     plain = read(save(tmp_path, WIDE))
@@ -139,7 +141,7 @@ def test_numbers_serve_as_machines_and_devices(tmp_path: Path) -> None:
 def test_rows_without_a_machine_or_an_instant_are_dropped_and_counted(tmp_path: Path) -> None:
     raw = read(save(tmp_path, f"timestamp,machine,cpu_usage\n{NOW},,1\n{NOW},n/a,1\n,a,1\n{NOW},a,5\n"))
     assert raw.machines == ("a",)
-    assert raw.warnings == ("2 rows without a machine are dropped", "1 rows without an instant are dropped")
+    assert raw.warnings == ("rows without a machine are dropped: 2", "rows without an instant are dropped: 1")
 
 
 def test_a_machine_without_a_single_sample_is_still_a_member(tmp_path: Path) -> None:
@@ -165,7 +167,9 @@ def test_placeholder_words_are_missing_and_the_column_stays_numeric(tmp_path: Pa
 def test_a_cell_with_its_unit_is_missing_with_an_example_and_the_remedy(tmp_path: Path) -> None:
     raw = read(save(tmp_path, f"timestamp,machine,gpu_power_draw\n{NOW},a,612.39 W\n{NOW},b,7.5\n"))
     assert series(raw, "gpu_power_draw") == {("b", None): [(0.0, 7.5)]}
-    assert 'column "gpu_power_draw": 1 cells are no numbers (such as "612.39 W")' in raw.warnings[0]
+    assert (
+        'column "gpu_power_draw": cells that are no numbers count as missing: 1, such as "612.39 W"' in raw.warnings[0]
+    )
     assert "write bare numbers" in raw.warnings[0]
 
 
@@ -173,7 +177,7 @@ def test_infinite_sentinel_and_impossible_values_are_missing_with_the_machine_na
     rows = "".join(f"{NOW},{m},{v}\n" for m, v in zip("abcd", ["inf", "140737488355328", "55", "0.4"], strict=True))
     raw = read(save(tmp_path, f"timestamp,machine,gpu_sm_activity\n{rows}"))
     assert set(series(raw, "gpu_sm_activity")) == {("d", None)}
-    assert [line.split(" on ")[1][0] for line in raw.warnings] == ["a", "b", "c"]
+    assert [line.split(" on ")[-1][0] for line in raw.warnings] == ["a", "b", "c"]
     assert "outside 0..1 ratio" in raw.warnings[2]
 
 
@@ -191,9 +195,9 @@ def test_a_metric_of_which_every_sample_is_missing_is_absent(tmp_path: Path) -> 
 
 def test_a_column_of_lists_is_no_metric(tmp_path: Path) -> None:
     pl.DataFrame({"timestamp": [NOW], "machine": ["a"], "cpu_usage": [[1.0]], "memory_usage": [2.0]}).write_parquet(
-        tmp_path / "r.parquet"
+        tmp_path / "[r]*.parquet"
     )
-    raw = read(tmp_path / "r.parquet")
+    raw = read(tmp_path / "[r]*.parquet")
     assert [metric.metric for metric in raw.metrics] == ["memory_usage"]
     assert "List(Float64)" in raw.warnings[0]
 
@@ -213,7 +217,7 @@ def test_doubled_rows_take_their_mean_with_one_warning(tmp_path: Path) -> None:
     raw = twice(tmp_path, TWICE)
     assert series(raw, "gpu_power_draw")["a", None] == [(1.0, 15.0), (2.0, 5.0)]
     assert raw.warnings == (
-        "1 instants have several rows with different values, first on a: their mean is taken (recording.duplicates)",
+        "instants with several rows of different values: 1, first on a: their mean is taken (recording.duplicates)",
     )
 
 
@@ -343,6 +347,11 @@ def test_a_row_cut_short_by_a_crash_loses_only_its_missing_cells(tmp_path: Path)
 
 def test_a_recording_without_a_single_sample_is_refused(tmp_path: Path) -> None:
     assert "no usable sample" in refused(save(tmp_path, f"timestamp,machine,cpu_usage\n{NOW},a,[N/A]\n"))
+
+
+def test_names_are_text_or_numbers(tmp_path: Path) -> None:
+    pl.DataFrame({"timestamp": [NOW], "machine": [["a"]], "cpu_usage": [1.0]}).write_parquet(tmp_path / "r.parquet")
+    assert 'column "machine" is of type List(String)' in refused(tmp_path / "r.parquet")
 
 
 # ---------------------------------------------------------------- tasks

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from trainminder.errors import RecordingError
+
 __all__ = ["Numbers", "read_names", "read_numbers"]
 
 # What tools write where they have no value; the words change between versions, the brackets stay.
@@ -55,7 +57,13 @@ def _least(texts: pl.Series) -> str:
 
 
 def read_names(column: pl.Series) -> pl.Series:
-    """Cells as names: text without outer blanks, whole numbers without a point, null where there is none."""
+    """Cells as names: text without outer blanks, whole numbers without a point, null where there is none.
+
+    Raises:
+        RecordingError: cells that are neither text nor numbers.
+    """
+    if column.dtype.is_nested() or column.dtype == pl.Binary:
+        raise RecordingError(f'column "{column.name}" is of type {column.dtype}: write names as text or numbers')
     if column.dtype.is_float():
         # A column of integers with holes became float on its way: 3.0 is the rank 3.
         values = column.cast(pl.Float64).fill_nan(None)

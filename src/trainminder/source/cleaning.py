@@ -116,7 +116,7 @@ def dropped_warnings(
         }[kind]
         none_left = f"; no data for this metric: {name_some(empty)}" if empty else ""
         lines.append(
-            f"{spec.name}: {counts[kind]} samples are {what} and count as missing, "
+            f"{spec.name}: samples that are {what} count as missing: {counts[kind]}, "
             f"on {name_some(sorted(machine_names[m] for m in hit))}{none_left}"
         )
     return lines
@@ -174,12 +174,12 @@ def build_metric(
     if not is_first.all():
         values, conflicts = _merge(is_first, values, duplicates)
         series, times = series[is_first], times[is_first]
-    keys, starts = np.unique(series, return_index=True)
+    starts = np.flatnonzero(np.append(True, series[1:] != series[:-1])[: len(series)])
     sorted_machines, sorted_devices = sorted(machine_names), [None, *sorted(device_names)]
     raw = RawMetric(
         metric=metric,
-        machines=tuple(sorted_machines[key // width] for key in keys.tolist()),
-        devices=tuple(sorted_devices[key % width] for key in keys.tolist()),
+        machines=tuple(sorted_machines[key // width] for key in series[starts].tolist()),
+        devices=tuple(sorted_devices[key % width] for key in series[starts].tolist()),
         offsets=np.append(starts, len(series)).astype(np.int64),
         times=np.ascontiguousarray(times, dtype=np.float64),
         values=np.ascontiguousarray(values, dtype=np.float64),

@@ -9,8 +9,10 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from trainminder.catalogue import Catalogue
@@ -152,7 +154,7 @@ def _assemble(
     if conflicts:
         instants = pl.concat(conflicts).unique()
         warnings.append(
-            f"{len(instants)} instants have several rows with different values, first on "
+            f"instants with several rows of different values: {len(instants)}, first on "
             f"{machines[int(instants['m'].min())]}: "  # type: ignore[arg-type]
             + ("their mean is taken" if settings.duplicates == "mean" else "the last row counts")
             + " (recording.duplicates)"
@@ -271,7 +273,7 @@ def write_recording(raw: RawTask, path: Path) -> None:
     machines = sorted(seen | set(raw.machines))
     devices = [None, *sorted({name for metric in raw.metrics for name in metric.devices if name is not None})]
     series = {pair: i for i, pair in enumerate(product(machines, devices))}
-    times = np.unique(np.concatenate([[raw.from_at], *(metric.times for metric in raw.metrics)]))
+    times = _distinct([np.array([raw.from_at]), *(metric.times for metric in raw.metrics)])
     # One integer stands for instant, machine and device, in the order of the file's rows.
     keys = [
         np.searchsorted(times, metric.times) * len(series)
@@ -283,7 +285,7 @@ def write_recording(raw: RawTask, path: Path) -> None:
     # A machine that gave no sample is a member all the same: one empty row keeps it.
     silent = [series[machine, None] for machine in raw.machines if machine not in seen]
     at_start = np.searchsorted(times, raw.from_at) * len(series)
-    rows = np.unique(np.concatenate([*keys, at_start + np.array(silent, dtype=np.int64)]))
+    rows = _distinct([*keys, at_start + np.array(silent, dtype=np.int64)])
     pairs = pl.DataFrame(list(series), {"machine": pl.String, "device": pl.String}, orient="row")
     if raw.groups:
         pairs = pairs.with_columns(pl.Series("group", [raw.groups.get(name) for name in pairs["machine"]], pl.String))
@@ -294,6 +296,11 @@ def write_recording(raw: RawTask, path: Path) -> None:
         values[np.searchsorted(rows, key)] = metric.values
         columns.append(pl.Series(metric.metric, values).fill_nan(None))
     write_table(pl.DataFrame(columns), path)
+
+
+def _distinct(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Sorted distinct values; polars is several times quicker here than numpy's unique."""
+    return pl.Series(np.concatenate(arrays)).unique().sort().to_numpy()
 
 
 def _check_names(pairs: pl.DataFrame, path: Path) -> None:

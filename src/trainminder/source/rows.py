@@ -89,7 +89,7 @@ class Header:
         tasks = frame.partition_by("task", maintain_order=True, as_dict=True)
         named = {str(name): rows for (name,), rows in tasks.items() if name is not None}
         if lost := frame["task"].null_count():
-            self.said.append(f"{lost} rows without a task are dropped" if named else "no row names a task")
+            self.said.append(f"rows without a task are dropped: {lost}" if named else "no row names a task")
         return named
 
     @property
@@ -103,22 +103,24 @@ class Header:
         """Turn raw cells into instants, names and numbers.
 
         Raises:
-            RecordingError: an instant that is none, or no usable row. SettingsError: recording.timezone is no zone.
+            RecordingError: an instant or a name that is none, or no usable row.
+            SettingsError: recording.timezone is no zone.
         """
         path = self.table.path
+        nothing = pl.Series([None] * len(rows), dtype=pl.String)
         try:
             instants, said = read_instants(rows["timestamp"].rename(self.original["timestamp"]), self.settings)
+            names = {
+                key: read_names(rows[key].rename(self.original[key])) if key in rows.columns else nothing
+                for key in ("machine", "device", "group")
+            }
         except RecordingError as error:
             raise RecordingError(f"{path}: {error}") from error
         said = self.said + said
-        nothing = pl.Series([None] * len(rows), dtype=pl.String)
-        keys = pl.DataFrame({"timestamp": instants}).with_columns(
-            (read_names(rows[key]) if key in rows.columns else nothing).alias(key)
-            for key in ("machine", "device", "group")
-        )
+        keys = pl.DataFrame({"timestamp": instants, **names})
         for key, what in (("machine", "a machine"), ("timestamp", "an instant")):
             if lost := keys[key].null_count():
-                said.append(f"{lost} rows without {what} are dropped")
+                said.append(f"rows without {what} are dropped: {lost}")
         usable = keys["machine"].is_not_null() & keys["timestamp"].is_not_null()
         if not usable.any():
             raise RecordingError(f"{path} has no row with both an instant and a machine: fill these columns")
@@ -141,7 +143,7 @@ class Header:
         """A block for each metric, and the names that are no metric; renaming applies to metrics as to columns."""
         names = read_names(rows["metric"]).replace(self.settings.columns)
         if lost := names.null_count():
-            said.append(f"{lost} rows without a metric are dropped")
+            said.append(f"rows without a metric are dropped: {lost}")
         numbers = read_numbers(rows["value"])
         said += _cell_warnings({self.original["value"]: numbers})
         long = keys.with_columns(names.alias("metric"), numbers.values.alias("value"))
@@ -170,7 +172,7 @@ def _missing_key(key: str, table: Table) -> str:
 
 def _cell_warnings(cells: Mapping[str, Numbers]) -> list[str]:
     lines = [
-        f'column "{name}": {cell.wrong} cells are no numbers (such as "{cell.example}") and count as missing: '
+        f'column "{name}": cells that are no numbers count as missing: {cell.wrong}, such as "{cell.example}"; '
         f"write bare numbers with a decimal point"
         for name, cell in cells.items()
         if cell.wrong

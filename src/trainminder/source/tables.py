@@ -54,14 +54,15 @@ class Table:
         except _READ_ERRORS as error:
             raise RecordingError(f"{self.path} is damaged: {_first_line(error)}: write it again") from error
         frame.columns = [self.columns[place] for place in places]
-        return frame
+        # A blank line is no row.
+        return frame.filter(~pl.all_horizontal(pl.all().is_null()))
 
 
 def stem_of(path: Path) -> str:
     """The file's name without the endings of a recording."""
     for suffix in SUFFIXES:
         if path.name.lower().endswith(suffix):
-            return path.name[: -len(suffix)]
+            return path.name[: -len(suffix)] or path.name
     return path.stem
 
 
@@ -94,10 +95,11 @@ def open_table(path: Path) -> Table:
     try:
         with path.open("rb") as file:
             head = file.read(4)
-        if not head:
-            raise RecordingError(f"{path} is empty: record it again")
-        if head == b"PAR1":
-            return Table(path, tuple(pl.read_parquet_schema(path)))
+            if not head:
+                raise RecordingError(f"{path} is empty: record it again")
+            if head == b"PAR1":
+                # The open file, not its name: a name may hold signs of a pattern.
+                return Table(path, tuple(pl.read_parquet_schema(file)))
         name = path.name.lower()
         if name.endswith(PARQUET_SUFFIXES):
             raise RecordingError(f"{path} is not a Parquet file (it begins with {head!r}): write it again")
@@ -116,6 +118,8 @@ def _open_csv(path: Path, content: bytes) -> Table:
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         content = content.decode("utf-16", errors="replace").encode()
     content = content.removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
+    if b"\n" not in content:
+        content = content.replace(b"\r", b"\n")
     header = content.partition(b"\n")[0].decode("utf-8", errors="replace").rstrip("\r")
     if "\0" in header or "\ufffd" in header:
         raise RecordingError(f"{path} is not UTF-8 text: write it as CSV in UTF-8, or as Parquet")

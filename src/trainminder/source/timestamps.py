@@ -101,7 +101,7 @@ def _kind_of(values: pl.Series, stated: str, name: str) -> tuple[str, bool]:
         said = "s, ms, us or ns" if stated == "auto" else f"{stated} (recording.time_unit)"
         raise RecordingError(
             f'column "{name}" holds {_least(values.filter(~is_known))}, which is no instant between 2000 and 2100 '
-            f"in {said}: correct it, or set recording.time_unit"
+            f"in {said}, nor seconds from 0 up to 1e8: correct it, or set recording.time_unit"
         )
     held = {kind: part for kind, part in held.items() if len(part)}
     if len(held) > 1:
