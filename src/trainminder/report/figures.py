@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from trainminder.report import words
-from trainminder.report.digest import Band, Heat, band_of, score_lines
+from trainminder.report.digest import Band, Heat, score_lines
 from trainminder.types import FloatArray, MetricTrace, Verdict
 
 __all__ = ["THEMES", "heat_figure", "heat_top", "suspect_figure"]
@@ -25,15 +25,14 @@ Figure = dict[str, Any]
 THEMES: dict[str, dict[str, str]] = {
     "light": {
         "@ink": "#1b1f24",
+        "@plot": "#ffffff",
         "@grid": "#e3e6ea",
         "@suspect": "#c2410c",
         "@median": "#2563a8",
         "@band": "rgba(37,99,168,0.30)",
         "@range": "rgba(37,99,168,0.14)",
         "@between": "rgba(194,65,12,0.08)",
-        "@mark": "#1b1f24",
         "@nodata": "#b8d4ee",
-        "@plot": "#ffffff",
         "@heat0": "#f7f7f6",
         "@heat1": "#cfd3d8",
         "@heat2": "#f2a541",
@@ -41,15 +40,14 @@ THEMES: dict[str, dict[str, str]] = {
     },
     "dark": {
         "@ink": "#e6e9ed",
+        "@plot": "#15181c",
         "@grid": "#31373f",
         "@suspect": "#ff9d57",
         "@median": "#79b4f0",
         "@band": "rgba(121,180,240,0.32)",
         "@range": "rgba(121,180,240,0.15)",
         "@between": "rgba(255,157,87,0.10)",
-        "@mark": "#e6e9ed",
         "@nodata": "#24507c",
-        "@plot": "#15181c",
         "@heat0": "#1b1f24",
         "@heat1": "#464d57",
         "@heat2": "#c96a12",
@@ -63,19 +61,19 @@ _LABEL_LENGTH = 18
 _ROW_PIXELS = 17
 
 
-def suspect_figure(trace: MetricTrace, machine: int, verdict: Verdict | None = None) -> Figure:
+def suspect_figure(trace: MetricTrace, machine: int, band: Band, verdict: Verdict | None = None) -> Figure:
     """One machine's metric over its peers' band and, below, its normal score against the threshold.
 
     Args:
         machine: index into the trace's machines.
+        band: that machine over its peers.
         verdict: marks its onset and confirmation; None draws the machine without marks.
     """
-    band = band_of(trace, machine, verdict.device if verdict else None)
     known = [part for part in (band.suspect, band.low, band.high) if np.isfinite(part).any()]
     largest = max((float(np.nanmax(np.abs(part))) for part in known), default=1.0)
     factor, unit = words.scale_for(largest, trace.spec.unit)
     name = _label(trace.scores.machines[machine])
-    x_band, x_score = _milliseconds(band.first_at, band.step_seconds), None
+    x_band = _milliseconds(band.first_at, band.step_seconds)
     first_at, step, own, peers, threshold = score_lines(trace, machine)
     x_score = _milliseconds(first_at, step)
     suffix = f" {unit}" if unit else ""
@@ -121,6 +119,8 @@ def heat_figure(trace: MetricTrace, heat: Heat, verdicts: Sequence[Verdict] = ()
     layout["plot_bgcolor"] = "@nodata"
     layout["hoverlabel"] = {"bgcolor": "@plot", "font": _FONT}
     layout["xaxis"]["showgrid"] = False
+    # Drawn, because a gap between the cells of a heatmap would show the colour that means "no samples".
+    layout["shapes"] = [_rule(row - 0.5) for row in range(1, rows)]
     layout["yaxis"] = {
         "range": [rows - 0.5, -0.5],
         "tickvals": list(range(rows)),
@@ -135,7 +135,7 @@ def heat_figure(trace: MetricTrace, heat: Heat, verdicts: Sequence[Verdict] = ()
     }
     if len(verdicts) == 1:
         onset = verdicts[0].onset
-        layout["shapes"] = [_upright(onset, "dot")]
+        layout["shapes"].append(_upright(onset, "dot"))
         layout["annotations"] = [_flag(f"onset {words.clock_time(onset)}", onset, layout["xaxis"]["range"], 1.0, 2)]
     cells = {
         "type": "heatmap",
@@ -150,7 +150,6 @@ def heat_figure(trace: MetricTrace, heat: Heat, verdicts: Sequence[Verdict] = ()
             [1, "@heat3"],
         ],
         "showscale": False,
-        "ygap": 1,
         "hoverongaps": False,
         "hovertemplate": "%{y}<br>%{x|%H:%M:%S} UTC<br>normal score %{z}<extra></extra>",
     }
@@ -168,7 +167,7 @@ def heat_top(heat: Heat) -> float:
 def _layout(from_at: float, to_at: float, height: int, margin_top: int) -> Figure:
     return {
         "height": height,
-        "margin": {"l": 8, "r": 14, "t": margin_top, "b": 46},
+        "margin": {"l": 8, "r": 24, "t": margin_top, "b": 46},
         "font": _FONT,
         "paper_bgcolor": "@plot",
         "plot_bgcolor": "@plot",
@@ -176,9 +175,8 @@ def _layout(from_at: float, to_at: float, height: int, margin_top: int) -> Figur
         "xaxis": {
             "type": "date",
             "range": [from_at * 1000, to_at * 1000],
-            "title": {"text": "time (UTC)", "font": _FONT, "standoff": 8},
+            "title": {"text": f"time (UTC), {_days(from_at, to_at)}", "font": _FONT, "standoff": 8},
             "tickfont": _FONT,
-            # Two lines: the date under the first tick of a day, so that no instant is without its day.
             "tickformat": "%H:%M" if to_at - from_at > 240 else "%H:%M:%S",
             "hoverformat": "%H:%M:%S UTC",
             "nticks": 8,
@@ -286,7 +284,19 @@ def _upright(at: float, dash: str) -> Figure:
         "x1": instant,
         "y0": 0,
         "y1": 1,
-        "line": {"color": "@mark", "width": 1.5, "dash": dash},
+        "line": {"color": "@ink", "width": 1.5, "dash": dash},
+    }
+
+
+def _rule(height: float) -> Figure:
+    return {
+        "type": "line",
+        "xref": "paper",
+        "x0": 0,
+        "x1": 1,
+        "y0": height,
+        "y1": height,
+        "line": {"color": "@plot", "width": 1},
     }
 
 
@@ -315,6 +325,11 @@ def _row_labels(names: Sequence[str]) -> list[str]:
     domains = {name.partition(".")[2] for name in names}
     is_shared = len(domains) == 1 and len(names) > 1 and not any(name.replace(".", "").isdigit() for name in names)
     return [_label(name.partition(".")[0] if is_shared else name, _LABEL_LENGTH) for name in names]
+
+
+def _days(from_at: float, to_at: float) -> str:
+    first, last = (words.date_time(at).partition(" ")[0] for at in (from_at, to_at))
+    return first if first == last else f"{first} to {last}"
 
 
 def _milliseconds(first_at: float, step_seconds: float) -> Figure:

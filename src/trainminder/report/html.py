@@ -171,7 +171,7 @@ def _suspect_plot(trace: MetricTrace, machine: int, plot_id: str, verdict: Verdi
     view = words.VIEW_WORDS[trace.scores.view]
     notes = [f"{metric}: {words.plain(trace.spec.description)}."] if trace.spec.description else []
     if view:
-        notes.append(f"Peers: {view}.")
+        notes.append(f"Compared: {view}.")
     if band.samples_per_bin > 1:
         notes.append(
             f"Each point stands for {words.span(band.step_seconds)}: the sample furthest from the peers' median."
@@ -186,7 +186,7 @@ def _suspect_plot(trace: MetricTrace, machine: int, plot_id: str, verdict: Verdi
         title=f"{name} against its {band.peers} peers",
         description=f"{metric} of {name} over time, above the range of its {band.peers} peers; below it the normal "
         f"score of {name} with the threshold.{marks}",
-        figure=figures.suspect_figure(trace, machine, verdict),
+        figure=figures.suspect_figure(trace, machine, band, verdict),
         kind="suspect",
         notes=tuple(notes),
     )
@@ -201,7 +201,7 @@ def _heat_plot(trace: MetricTrace, verdicts: tuple[Verdict, ...], index: int) ->
     shown, total = len(heat.machines), len(machines)
     notes = [f"The {shown} strangest of {total} machines are shown."] if shown < total else []
     if view:
-        notes.append(f"View: {view}.")
+        notes.append(f"Compared: {view}.")
     if heat.windows_per_bin > 1:
         notes.append(f"Each cell is the largest normal score of {words.span(heat.step_seconds)}.")
     return Plot(
@@ -212,7 +212,7 @@ def _heat_plot(trace: MetricTrace, verdicts: tuple[Verdict, ...], index: int) ->
         figure=figures.heat_figure(trace, heat, verdicts),
         kind="heat",
         notes=tuple(notes),
-        threshold=f"{heat.threshold:.1f}",
+        threshold=f"{heat.threshold:.1f}" if heat.threshold > 0 else "not known",
         top=f"{figures.heat_top(heat):.0f}",
     )
 

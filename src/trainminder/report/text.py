@@ -83,7 +83,7 @@ def _table(result: PassResult) -> Table:
     table.add_column("metric", overflow="fold", ratio=4)
     table.add_column("since (UTC)", overflow="fold")
     table.add_column("normal score", overflow="fold", justify="right")
-    table.add_column("value, peers' median", overflow="fold", ratio=4)
+    table.add_column("value vs peers", overflow="fold", ratio=4)
     for verdict in result.verdicts:
         evidence = words.primary_evidence(verdict)
         value = words.against_peers(evidence.value, evidence.peers, evidence.unit) if evidence else "not given"
