@@ -31,9 +31,15 @@ def next_steps(result: PassResult) -> list[tuple[str, str]]:
         return _for_faulty(result.verdicts)
     if result.status == "unknown":
         return [
-            ("Unknown is not healthy: nothing was found out about this task. Remove the reason above and look again.", ""),
+            (
+                "Unknown is not healthy: nothing was found out. Remove the reason above and look again.",
+                "",
+            ),
             ("Check which metrics each machine has, how often they are sampled, and when the last sample came.", ""),
-            ("Until then, judge by the task's own log, by link states, and on each machine by", "dmesg -T | grep -i xid"),
+            (
+                "Until then, judge by the task's own log, by link states, and on each machine by",
+                "dmesg -T | grep -i xid",
+            ),
         ]
     steps = [
         (

@@ -108,7 +108,7 @@ def unseen_machines(result: PassResult) -> tuple[str, ...]:
     return tuple(machine for machine in result.machines if machine not in seen) if result.traces else ()
 
 
-def band_of(trace: MetricTrace, machine: int, device: str | None = None) -> Band:
+def band_of(trace: MetricTrace, machine: int, device: str | None = None, most_bins: int = MOST_BINS) -> Band:
     """One machine's samples over those of the machines it is compared with.
 
     A bin of several samples shows the machine's sample furthest from the peers' median: a mean would
@@ -117,6 +117,7 @@ def band_of(trace: MetricTrace, machine: int, device: str | None = None) -> Band
     Args:
         machine: index into the panel's machines.
         device: draw this device's own row where the panel has it, not the row judged in each window.
+        most_bins: points per line.
     """
     panel, group = trace.panel, trace.scores.group_of
     others = np.flatnonzero((group == group[machine]) & (np.arange(len(group)) != machine))
@@ -125,7 +126,7 @@ def band_of(trace: MetricTrace, machine: int, device: str | None = None) -> Band
     for row in np.flatnonzero(panel.row_machine == machine):
         if device is not None and panel.row_device[row] == device:
             suspect = np.where(panel.present[row], panel.values[row], np.nan)
-    per_bin = _per_bin(len(panel.times))
+    per_bin = _per_bin(len(panel.times), most_bins)
     pooled = _binned(peers, per_bin)
     pooled = pooled.transpose(1, 0, 2).reshape(pooled.shape[1], -1)
     quantiles = _quantiles(pooled, (0, 10, 50, 90, 100))
@@ -146,11 +147,13 @@ def band_of(trace: MetricTrace, machine: int, device: str | None = None) -> Band
     )
 
 
-def score_lines(trace: MetricTrace, machine: int) -> tuple[float, float, FloatArray, FloatArray, FloatArray]:
+def score_lines(
+    trace: MetricTrace, machine: int, most_bins: int = MOST_BINS
+) -> tuple[float, float, FloatArray, FloatArray, FloatArray]:
     """First instant, step, and by bin: the machine's normal score, its strangest peer's, its threshold."""
     scores, group = trace.scores, trace.scores.group_of
     others = np.flatnonzero((group == group[machine]) & (np.arange(len(group)) != machine))
-    per_bin = _per_bin(len(scores.ends_at))
+    per_bin = _per_bin(len(scores.ends_at), most_bins)
     own = _largest(_binned(scores.normal_score[machine][np.newaxis], per_bin), (0, 2))
     peers = _largest(_binned(scores.normal_score[others], per_bin), (0, 2))
     threshold = _largest(_binned(scores.threshold[machine][np.newaxis], per_bin), (0, 2))
@@ -158,11 +161,12 @@ def score_lines(trace: MetricTrace, machine: int) -> tuple[float, float, FloatAr
     return first_at, scores.step_seconds * per_bin, own, peers, threshold
 
 
-def heat_of(trace: MetricTrace, first: tuple[int, ...] = (), most_machines: int = MOST_MACHINES) -> Heat:
+def heat_of(trace: MetricTrace, first: tuple[int, ...] = (), most_bins: int = MOST_BINS) -> Heat:
     """The strangest machines' normal scores, binned by their largest.
 
     Args:
         first: indices of machines that stand on top whatever their scores.
+        most_bins: columns.
     """
     scores = trace.scores
     stay, peak = seconds_above(trace), _largest(scores.normal_score, (1,))
@@ -170,10 +174,10 @@ def heat_of(trace: MetricTrace, first: tuple[int, ...] = (), most_machines: int 
         range(len(scores.machines)),
         key=lambda index: (index not in first, -stay[index], -np.nan_to_num(peak[index], nan=-np.inf), index),
     )
-    chosen = np.array(order[:most_machines], dtype=np.int64)
+    chosen = np.array(order[:MOST_MACHINES], dtype=np.int64)
     # A window of padding alone has a score, but nothing was seen: it is shown as a gap.
     shown = np.where(_is_sampled(trace.panel, chosen), scores.normal_score[chosen], np.nan)
-    per_bin = _per_bin(len(scores.ends_at))
+    per_bin = _per_bin(len(scores.ends_at), most_bins)
     return Heat(
         first_at=float(scores.ends_at[0]) + (per_bin - 1) / 2 * scores.step_seconds,
         step_seconds=scores.step_seconds * per_bin,
@@ -231,8 +235,8 @@ def _is_sampled(panel: Panel, machines: IntArray) -> np.ndarray[tuple[int, ...],
     return (rows >= 0) & (real > 0)
 
 
-def _per_bin(columns: int) -> int:
-    return max(1, -(-columns // MOST_BINS))
+def _per_bin(columns: int, most_bins: int) -> int:
+    return max(1, -(-columns // most_bins))
 
 
 def _binned(values: FloatArray, per_bin: int) -> FloatArray:

@@ -74,7 +74,7 @@ def suspect_figure(trace: MetricTrace, machine: int, band: Band, verdict: Verdic
     factor, unit = words.scale_for(largest, trace.spec.unit)
     name = _label(trace.scores.machines[machine])
     x_band = _milliseconds(band.first_at, band.step_seconds)
-    first_at, step, own, peers, threshold = score_lines(trace, machine)
+    first_at, step, own, peers, threshold = score_lines(trace, machine, max(len(band.suspect), 1))
     x_score = _milliseconds(first_at, step)
     suffix = f" {unit}" if unit else ""
     data = [

@@ -26,8 +26,10 @@ from trainminder.types import MetricTrace, PassResult, Verdict
 
 __all__ = ["render_report", "write_report"]
 
-#: Each verdict has a plot of some 30 kB; more than this many are listed without one.
-MOST_PLOTTED = 6
+#: More verdicts than this are listed without a plot: so many machines at once are not a machine's fault.
+MOST_PLOTTED = 12
+#: Plots at full resolution; more share its bytes, so that a page without the plot library stays under 300 kB.
+FULL_LINES, FULL_HEATS = 3, 2
 #: Names listed before "and n more".
 MOST_LISTED = 12
 
@@ -69,26 +71,30 @@ def render_report(result: PassResult, generated_at: float | None = None) -> str:
     plotly = f"\n{get_plotlyjs()}\n"
     standings = digest.rank_traces(result)
     cases, heats = _plots(result, standings)
-    page = _environment().get_template("report.html.j2").render(
-        result=result,
-        sentence=verdict_sentence(result),
-        steps=next_steps(result),
-        cases=cases,
-        heats=heats,
-        has_plots=bool(heats) or any(case["plot"] for case in cases),
-        standings=[_standing_row(item) for item in standings],
-        coverage=coverage_sentence(result),
-        unseen=_listed(digest.unseen_machines(result)),
-        from_at=words.date_time(result.from_at),
-        to_at=words.date_time(result.to_at),
-        span=words.span(result.to_at - result.from_at),
-        generated=words.date_time(generated_at) if generated_at is not None else None,
-        themes=figures.THEMES,
-        style=Markup(_asset("report.css")),  # noqa: S704 ours, not a reader's
-        script=Markup(script),  # noqa: S704 ours
-        plotly=Markup(plotly),  # noqa: S704 the installed package's
-        policy=_policy(script, plotly),
-        plain=words.plain,
+    page = (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            result=result,
+            sentence=verdict_sentence(result),
+            steps=next_steps(result),
+            cases=cases,
+            heats=heats,
+            has_plots=bool(heats) or any(case["plot"] for case in cases),
+            standings=[_standing_row(item) for item in standings],
+            coverage=coverage_sentence(result),
+            unseen=_listed(digest.unseen_machines(result)),
+            from_at=words.date_time(result.from_at),
+            to_at=words.date_time(result.to_at),
+            span=words.span(result.to_at - result.from_at),
+            generated=words.date_time(generated_at) if generated_at is not None else None,
+            themes=figures.THEMES,
+            style=Markup(_asset("report.css")),  # noqa: S704 ours, not a reader's
+            script=Markup(script),  # noqa: S704 ours
+            plotly=Markup(plotly),  # noqa: S704 the installed package's
+            policy=_policy(script, plotly),
+            plain=words.plain,
+        )
     )
     return page if page.endswith("\n") else f"{page}\n"
 
@@ -107,7 +113,8 @@ def _plots(result: PassResult, standings: list[digest.Standing]) -> tuple[list[d
         judged = [(strangest.trace, ())]
         if not cases:
             cases = [_strangest_case(strangest)]
-    heats = [_heat_plot(trace, verdicts, index) for index, (trace, verdicts) in enumerate(judged)]
+    bins = digest.MOST_BINS * FULL_HEATS // max(FULL_HEATS, len(judged))
+    heats = [_heat_plot(trace, verdicts, index, bins) for index, (trace, verdicts) in enumerate(judged)]
     return cases, heats
 
 
@@ -117,7 +124,9 @@ def _case(result: PassResult, verdict: Verdict, index: int) -> dict[str, Any]:
     plot = None
     if trace is not None and verdict.machine in trace.scores.machines:
         machine = trace.scores.machines.index(verdict.machine)
-        plot = _suspect_plot(trace, machine, f"case-{index}", verdict)
+        plotted = min(len(result.verdicts), MOST_PLOTTED)
+        bins = digest.MOST_BINS * FULL_LINES // max(FULL_LINES, plotted)
+        plot = _suspect_plot(trace, machine, f"case-{index}", verdict, bins)
     name = words.machine_and_device(verdict.machine, verdict.device)
     since = words.clock_time(verdict.onset, near=result.to_at)
     facts = [
@@ -158,14 +167,14 @@ def _strangest_case(standing: digest.Standing) -> dict[str, Any]:
         "id": "strangest",
         "title": "The strangest machine",
         "facts": facts,
-        "plot": _suspect_plot(trace, standing.machine, "case-0", None),
+        "plot": _suspect_plot(trace, standing.machine, "case-0", None, digest.MOST_BINS),
         "evidence": [],
         "is_verdict": False,
     }
 
 
-def _suspect_plot(trace: MetricTrace, machine: int, plot_id: str, verdict: Verdict | None) -> Plot:
-    band = digest.band_of(trace, machine, verdict.device if verdict else None)
+def _suspect_plot(trace: MetricTrace, machine: int, plot_id: str, verdict: Verdict | None, bins: int) -> Plot:
+    band = digest.band_of(trace, machine, verdict.device if verdict else None, bins)
     name = words.machine_and_device(trace.scores.machines[machine], verdict.device if verdict else None)
     metric = words.plain(trace.spec.name)
     view = words.VIEW_WORDS[trace.scores.view]
@@ -192,10 +201,10 @@ def _suspect_plot(trace: MetricTrace, machine: int, plot_id: str, verdict: Verdi
     )
 
 
-def _heat_plot(trace: MetricTrace, verdicts: tuple[Verdict, ...], index: int) -> Plot:
+def _heat_plot(trace: MetricTrace, verdicts: tuple[Verdict, ...], index: int, bins: int) -> Plot:
     machines = trace.scores.machines
     accused = tuple(machines.index(verdict.machine) for verdict in verdicts if verdict.machine in machines)
-    heat = digest.heat_of(trace, accused)
+    heat = digest.heat_of(trace, accused, bins)
     metric = words.plain(trace.spec.name)
     view = words.VIEW_WORDS[trace.scores.view]
     shown, total = len(heat.machines), len(machines)

@@ -35,8 +35,7 @@ def verdict_sentence(result: PassResult) -> str:
         verdict = result.verdicts[0]
         return f"{task}: machine {_named(verdict)} is faulty{_fault(verdict)}: {_stood_out(verdict, result)}"
     named = [
-        f"{_named(verdict)}{_fault(verdict)}: {_stood_out(verdict, result)}"
-        for verdict in result.verdicts[:MOST_NAMED]
+        f"{_named(verdict)}{_fault(verdict)}: {_stood_out(verdict, result)}" for verdict in result.verdicts[:MOST_NAMED]
     ]
     machines = len({verdict.machine for verdict in result.verdicts})
     more = len(result.verdicts) - len(named)
