@@ -1,0 +1,117 @@
+"""A pass in words: one sentence for logs and alerts, a short table for the terminal."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trainminder.report import words
+from trainminder.types import PassResult, Verdict
+
+__all__ = ["coverage_sentence", "print_result", "verdict_sentence"]
+
+#: Enough for every case worth acting on by hand; a longer list belongs in the table below it.
+MOST_NAMED = 3
+
+_STYLES = {"faulty": "bold red", "none": "green", "unknown": "bold yellow"}
+
+
+def verdict_sentence(result: PassResult) -> str:
+    """The pass in one sentence on one line, in the field's words; foreign names are made printable.
+
+    Such as ``task llm-7: machine gpu-03 (gpu5) is faulty: pcie_bandwidth has stood out since 10:32:07 UTC
+    (for 241 s) at normal score 12.3 (threshold 5.1)``.
+    """
+    task = f"task {words.plain(result.task)}"
+    if result.status == "unknown":
+        return f"{task}: unknown: {words.plain(result.reason or 'no reason was given')}"
+    if result.status == "none" or not result.verdicts:
+        seen, members = result.coverage.machines_seen, len(result.machines)
+        among = f"{seen}" if seen >= members else f"the {seen} seen of {members}"
+        return f"{task}: no machine stands out among {among} over {words.span(result.to_at - result.from_at)}"
+    if len(result.verdicts) == 1:
+        verdict = result.verdicts[0]
+        return f"{task}: machine {_named(verdict)} is faulty{_fault(verdict)}: {_stood_out(verdict, result)}"
+    named = [
+        f"{_named(verdict)}{_fault(verdict)}: {_stood_out(verdict, result)}" for verdict in result.verdicts[:MOST_NAMED]
+    ]
+    machines = len({verdict.machine for verdict in result.verdicts})
+    more = len(result.verdicts) - len(named)
+    tail = f"; and {more} more" if more else ""
+    subject = f"{machines} machines are faulty" if machines > 1 else "1 machine is faulty"
+    return f"{task}: {subject}: {'; '.join(named)}{tail}"
+
+
+def coverage_sentence(result: PassResult) -> str:
+    """What could be seen, in one sentence."""
+    coverage = result.coverage
+    absent = ", ".join(map(words.plain, coverage.metrics_absent))
+    return (
+        f"{coverage.machines_seen} of {len(result.machines)} machines seen, "
+        f"{words.ratio_as_percent(coverage.samples_missing)} of samples missing, "
+        f"{len(coverage.metrics_used)} metrics used"
+        + (f", {len(coverage.metrics_absent)} absent: {absent}" if absent else ", none absent")
+    )
+
+
+def print_result(result: PassResult, console: Console) -> None:
+    """Print the sentence, a table of the verdicts, the coverage and the warnings.
+
+    Off a terminal the sentences stay on one line each, so that they can be searched for.
+    """
+    unwrapped = not console.is_terminal
+
+    def line(text: str, style: str = "") -> None:
+        # Text objects, never markup: a machine called "[red]" prints as that.
+        console.print(Text(text, style=style), soft_wrap=unwrapped, highlight=False)
+
+    line(verdict_sentence(result), _STYLES[result.status])
+    if result.verdicts:
+        console.print(_table(result), highlight=False)
+    line(f"coverage: {coverage_sentence(result)}")
+    for warning in result.warnings:
+        line(f"warning: {words.plain(warning)}", "yellow")
+
+
+def _table(result: PassResult) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    table.add_column("machine", overflow="fold", ratio=3)
+    table.add_column("device", overflow="fold")
+    table.add_column("metric", overflow="fold", ratio=4)
+    table.add_column("since (UTC)", overflow="fold")
+    table.add_column("normal score", overflow="fold", justify="right")
+    table.add_column("value vs peers", overflow="fold", ratio=4)
+    for verdict in result.verdicts:
+        evidence = words.primary_evidence(verdict)
+        value = words.against_peers(evidence.value, evidence.peers, evidence.unit) if evidence else "not given"
+        cells = (
+            words.plain(verdict.machine),
+            words.plain(verdict.device) if verdict.device is not None else "-",
+            words.plain(verdict.metric),
+            words.clock_time(verdict.onset, near=result.to_at),
+            f"{verdict.score:.1f}",
+            value.replace(", peers ", "\npeers "),
+        )
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _named(verdict: Verdict) -> str:
+    return words.machine_and_device(verdict.machine, verdict.device)
+
+
+def _fault(verdict: Verdict) -> str:
+    return f" ({words.plain(verdict.fault_type)})" if verdict.fault_type else ""
+
+
+def _stood_out(verdict: Verdict, result: PassResult) -> str:
+    evidence = words.primary_evidence(verdict)
+    threshold = f" (threshold {evidence.threshold:.1f})" if evidence else ""
+    since = words.clock_time(verdict.onset, near=result.to_at)
+    lasted = words.span(words.suspect_until(verdict) - verdict.onset)
+    return (
+        f"{words.plain(verdict.metric)} has stood out since {since} UTC (for {lasted}) "
+        f"at normal score {verdict.score:.1f}{threshold}"
+    )

@@ -1,0 +1,135 @@
+"""Numbers, instants and foreign names as people read them."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from trainminder.types import Evidence, Verdict, View
+
+__all__ = [
+    "VIEW_WORDS",
+    "against_peers",
+    "clock_time",
+    "date_time",
+    "machine_and_device",
+    "number",
+    "plain",
+    "primary_evidence",
+    "quantity",
+    "ratio_as_percent",
+    "scale_for",
+    "shortened",
+    "span",
+    "suspect_until",
+]
+
+VIEW_WORDS: dict[View, str] = {
+    "machine": "",
+    "mean": "mean of the machine's devices",
+    "device": "most deviating device of each machine",
+}
+
+#: Controls, invisible formatting (bidirectional overrides can make one name look like another),
+#: lone surrogates, line and paragraph separators.
+_UNPRINTABLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def plain(text: str) -> str:
+    """``text`` on one line, with everything that could steer a terminal or hide in a page shown as an escape."""
+    return "".join(
+        character.encode("unicode_escape").decode() if unicodedata.category(character) in _UNPRINTABLE else character
+        for character in text
+    )
+
+
+def shortened(text: str, longest: int) -> str:
+    """``text``, its middle left out when it is longer; the end says more than the start, so more of it stays."""
+    if len(text) <= longest:
+        return text
+    tail = (longest - 1) * 2 // 3
+    return f"{text[: longest - 1 - tail]}…{text[-tail:]}"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """``value`` with that many significant digits and no exponent."""
+    text = f"{value:.{digits}g}"
+    return f"{float(text):.0f}" if "e" in text and abs(value) >= 1 else text
+
+
+def scale_for(largest: float, unit: str) -> tuple[float, str]:
+    """The divisor and the unit's name that keep values up to ``largest`` readable."""
+    stem = {"bytes/s": "B/s", "C": "°C", "percent": "%", "ratio": ""}.get(unit, unit)
+    if unit.endswith("/s"):
+        for factor, prefix in _PREFIXES:
+            if abs(largest) >= factor:
+                return factor, f"{prefix}{stem}" if unit == "bytes/s" else f"{prefix} {stem}"
+    return 1.0, stem
+
+
+def quantity(value: float, unit: str, digits: int = 3) -> str:
+    """``value`` with its unit, such as ``4.1 GB/s``."""
+    factor, name = scale_for(value, unit)
+    return f"{number(value / factor, digits)} {name}".rstrip()
+
+
+def against_peers(value: float | None, peers: float | None, unit: str) -> str:
+    """``value`` beside the peers' median, both with unit and told apart, such as ``4.1 GB/s, peers 12.2 GB/s``."""
+    if value is None:
+        return "no sample" if peers is None else f"no sample, peers {quantity(peers, unit)}"
+    if peers is None:
+        return f"{quantity(value, unit)}, no peers"
+    ours, theirs = quantity(value, unit), quantity(peers, unit)
+    for digits in (4, 5, 6):
+        if ours != theirs:
+            break
+        ours, theirs = quantity(value, unit, digits), quantity(peers, unit, digits)
+    return f"{ours}, peers {theirs}"
+
+
+def ratio_as_percent(ratio: float) -> str:
+    """A share as percent; a share that is not zero never reads as 0 %."""
+    if 0 < ratio < 0.0001:
+        return "under 0.01 %"
+    return f"{number(ratio * 100, 2 if ratio < 0.1 else 3)} %"
+
+
+def _utc(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
+
+
+def clock_time(at: float, near: float | None = None) -> str:
+    """UTC time of day; with its date when ``near`` lies on another day."""
+    moment = _utc(at)
+    same_day = near is None or _utc(near).date() == moment.date()
+    return f"{moment:%H:%M:%S}" if same_day else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def date_time(at: float) -> str:
+    """UTC date and time of day."""
+    return f"{_utc(at):%Y-%m-%d %H:%M:%S}"
+
+
+def span(seconds: float) -> str:
+    """A duration in seconds, as a whole number where it is one."""
+    return f"{seconds:.0f} s" if seconds >= 10 or seconds == round(seconds) else f"{number(seconds, 2)} s"
+
+
+def machine_and_device(machine: str, device: str | None) -> str:
+    """``gpu-03`` or ``gpu-03 (gpu5)``."""
+    return plain(machine) if device is None else f"{plain(machine)} ({plain(device)})"
+
+
+def primary_evidence(verdict: Verdict) -> Evidence | None:
+    """The sign that made the verdict: the first about its metric and device, else the first about its metric."""
+    own: Sequence[Evidence] = [item for item in verdict.evidence if item.metric == verdict.metric]
+    return next((item for item in own if item.device == verdict.device), own[0] if own else None)
+
+
+def suspect_until(verdict: Verdict) -> float:
+    """Instant up to which the machine is known to have stood out."""
+    evidence = primary_evidence(verdict)
+    return max(verdict.confirmed, evidence.until) if evidence else verdict.confirmed
