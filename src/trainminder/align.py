@@ -15,28 +15,46 @@ Where this departs from the paper (Minder, NSDI '25), and why:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from trainminder.errors import Unobservable
 from trainminder.types import BoolArray, FloatArray, IntArray, MetricSpec, Panel, RawMetric, Scale, View
 
-__all__ = ["align", "estimate_interval", "is_judged", "normalisation", "panels", "window_means"]
+__all__ = ["Sampling", "align", "is_judged", "normalisation", "panels", "sampling_of", "window_means"]
 
 #: A spread below this share of the full scale is below what the denoiser resolves.
 LEAST_SPREAD = 1e-3
+#: Share of irregular steps, or of cells without any machine's sample, above which sampling is event-driven.
+MOST_IRREGULAR = 0.25
 
 
-def estimate_interval(raw: RawMetric) -> float:
-    """The sampling interval of a metric in seconds: the median over its series.
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a metric is sampled: every ``step_seconds``; or, where ``hold_seconds`` is not 0, when something happens.
 
-    Each series' mean interval is taken over the whole number of intervals it spans, so that neither
-    a gap nor jitter moves it; an interval within 0.5 % of whole seconds is taken as that.
+    Event-driven series (one sample per training step, say) have gaps that are no losses: a value holds
+    until the next, for at most ``hold_seconds``.
+    """
+
+    step_seconds: float
+    hold_seconds: float = 0.0
+
+
+def sampling_of(raw: RawMetric) -> Sampling:
+    """How a metric is sampled, from the instants of all its series.
+
+    The interval is the median over series of each one's mean interval, taken over the whole number of intervals
+    it spans, so that neither gaps nor jitter move it; within 0.5 % of whole seconds it is taken as that. The
+    metric is event-driven if its steps are no multiples of an interval, or if in many cells of the grid no
+    machine at all has a sample: losses strike machines singly.
 
     Raises:
         Unobservable: no series has two samples.
     """
     if raw.interval_seconds is not None:
-        return raw.interval_seconds
+        return Sampling(raw.interval_seconds)
     steps = np.diff(raw.times)
     inside = np.ones(len(steps), dtype=np.bool_)
     seams = raw.offsets[1:-1] - 1
@@ -45,28 +63,36 @@ def estimate_interval(raw: RawMetric) -> float:
         raise Unobservable(f"{raw.metric}: no machine has two samples")
     # The lower quartile, not the median: where most samples are lost the median step spans several intervals.
     typical = float(np.quantile(steps[inside], 0.25))
-    counts = np.where(inside, np.maximum(np.rint(steps / typical), 1.0), 0.0)
-    spans = np.where(inside, steps, 0.0)
+    multiples = steps / typical
+    counts = np.where(inside, np.maximum(np.rint(multiples), 1.0), 0.0)
     starts = raw.offsets[:-1][np.diff(raw.offsets) >= 2]
-    intervals = np.add.reduceat(spans, starts) / np.add.reduceat(counts, starts)
+    intervals = np.add.reduceat(np.where(inside, steps, 0.0), starts) / np.add.reduceat(counts, starts)
     interval = float(np.median(intervals))
     whole = round(interval)
-    return float(whole) if whole and abs(interval - whole) <= 0.005 * whole else round(interval, 6)
+    interval = float(whole) if whole and abs(interval - whole) <= 0.005 * whole else round(interval, 6)
+    off_beat = float((np.abs(multiples - np.rint(multiples)) > 0.25)[inside].mean())
+    cells = np.unique(np.rint(raw.times / interval))
+    empty = 1.0 - len(cells) / (cells[-1] - cells[0] + 1)
+    if max(off_beat, empty) <= MOST_IRREGULAR:
+        return Sampling(interval)
+    return Sampling(interval, hold_seconds=float(np.quantile(steps[inside], 0.95)))
 
 
-def align(raw: RawMetric, step_seconds: float) -> tuple[FloatArray, FloatArray, BoolArray]:
+def align(raw: RawMetric, sampling: Sampling) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Put every series of a metric on one grid.
 
     Args:
         raw: the metric's series.
-        step_seconds: the grid's step, > 0.
+        sampling: how it is sampled; the grid's step is its interval.
     Returns:
         times: (second,) grid instants, Unix seconds.
         values: (row, second), row = series; a cell without a sample of its own takes the sample nearest
-            in time (of two equally near, the earlier). NaN throughout for an empty series.
-        present: likewise, False where padded.
+            in time (of two equally near, the earlier), or the value that still holds if the metric is
+            event-driven. NaN throughout for an empty series.
+        present: likewise, False where padded; a value that still holds is present.
     Source: Minder, NSDI '25, data preprocessing.
     """
+    step_seconds = sampling.step_seconds
     rows = np.repeat(np.arange(len(raw.machines)), np.diff(raw.offsets))
     phase, shared = _phases(raw, rows, step_seconds)
     cells = np.rint((raw.times - shared) / step_seconds - phase[rows]).astype(np.int64)
@@ -86,7 +112,17 @@ def align(raw: RawMetric, step_seconds: float) -> tuple[FloatArray, FloatArray, 
     values.reshape(-1)[flat] = kept
     present.reshape(-1)[flat] = True
     times: FloatArray = shared + step_seconds * (first + np.arange(count, dtype=np.float64))
+    if sampling.hold_seconds:
+        values, present = _held(values, present, int(sampling.hold_seconds / step_seconds + 0.5))
     return times, _padded(values, present), present
+
+
+def _held(values: FloatArray, present: BoolArray, cells: int) -> tuple[FloatArray, BoolArray]:
+    """Carry each sample on for at most so many cells."""
+    index = np.arange(values.shape[1])
+    before = np.maximum.accumulate(np.where(present, index, -1), axis=1)
+    holds = (before >= 0) & (index - before <= cells)
+    return np.where(holds, np.take_along_axis(values, np.maximum(before, 0), axis=1), np.nan), holds
 
 
 def _phases(raw: RawMetric, rows: IntArray, step_seconds: float) -> tuple[FloatArray, float]:
@@ -99,7 +135,9 @@ def _phases(raw: RawMetric, rows: IntArray, step_seconds: float) -> tuple[FloatA
     total = each.sum()
     # Offsets spread evenly over the interval have no common direction: then the epoch's grid serves.
     shared = np.angle(total) / (2 * np.pi) if np.abs(total) > 0.1 * len(each) else 0.0
-    shared_seconds = round(float(shared) * step_seconds, 6)
+    # Rounded, so that metrics sampled together get one grid and equal instants.
+    quantum = 0.1 * min(step_seconds, 1.0)
+    shared_seconds = round(float(shared) * step_seconds / quantum) * quantum
     own = np.angle(each * np.exp(-2j * np.pi * shared_seconds / step_seconds)) / (2 * np.pi)
     return np.where(np.abs(sums) > 0, own, 0.0), shared_seconds
 
@@ -129,8 +167,9 @@ def panels(raw: RawMetric, machines: tuple[str, ...], window_samples: int) -> tu
     Raises:
         Unobservable: the metric spans less than one window.
     """
-    step = estimate_interval(raw)
-    times, values, present = align(raw, step)
+    sampling = sampling_of(raw)
+    step = sampling.step_seconds
+    times, values, present = align(raw, sampling)
     windows = len(times) - window_samples + 1
     if windows < 1:
         raise Unobservable(

@@ -92,7 +92,8 @@ def load_catalogue(overrides: Mapping[str, MetricSettings] | None = None) -> Cat
     specs = dict(_shipped())
     problems: list[str] = []
     for name, override in (overrides or {}).items():
-        base = specs.get(name) or parse_declaration(f"{name}={override.unit or ''}")
+        # Settings serve many tasks: a metric they admit may be absent from one, unlike one asked for with --metric.
+        base = specs.get(name) or dataclasses.replace(parse_declaration(f"{name}={override.unit}"), declared=False)
         spec = _overridden(base, override)
         if spec.lower is not None and spec.upper is not None and spec.lower >= spec.upper:
             problems.append(f"metrics.{name}: lower is {spec.lower:g} but upper is {spec.upper:g}: lower must be less")

@@ -69,7 +69,7 @@ class MetricSpec:
     description: str = ""
     queries: tuple[MetricQuery, ...] = ()
     declared: bool = False
-    """True for a metric the user admitted; it is judged with the general denoiser."""
+    """True for a metric asked for by name with ``--metric``: a source that lacks it is an error, not an absence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,15 @@ PassMaker = Callable[..., PassResult]
 #: Gives the page open in a new context; whatever the browser complains about or asks for fails the test.
 Opener = Callable[..., Page]
 
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 NASTY = [
     "</script><script>window.hurt=1</script>",

@@ -183,6 +183,8 @@ def _read_labelled(
                     f"{file} has no labels: {labels} is missing (write [] in it if nothing was faulty)"
                 )
             truths = read_truth(labels) if labels.exists() else ()
-            for raw in read_recordings(file, catalogue, settings.recording):
-                found.append((raw, tuple(truth for truth in truths if truth.machine in raw.machines)))
+            found += [
+                (raw, tuple(truth for truth in truths if truth.machine in raw.machines))
+                for raw in read_recordings(file, catalogue, settings.recording)
+            ]
     return found

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from small_tasks import NOW, POWER, series_of
-from trainminder.align import align, estimate_interval, is_judged, normalisation, panels, window_means
+from trainminder.align import Sampling, align, is_judged, normalisation, panels, sampling_of, window_means
 from trainminder.errors import Unobservable
 from trainminder.types import FloatArray, MetricSpec, RawMetric
 
@@ -17,7 +17,7 @@ NAN = np.nan
 
 def test_a_missing_second_takes_the_nearest_sample_and_stays_marked() -> None:
     raw = series_of("power", {"a": np.array([1.0, 2.0, NAN, NAN, NAN, 6.0, 7.0]), "b": np.arange(7.0)})
-    times, values, present = align(raw, 1.0)
+    times, values, present = align(raw, Sampling(1.0))
     assert times.tolist() == [NOW + k for k in range(7)]
     # two seconds after 2.0 and one before 6.0; the cell in the middle is equally near: the earlier counts
     assert values[0].tolist() == [1, 2, 2, 2, 6, 6, 7]
@@ -27,13 +27,13 @@ def test_a_missing_second_takes_the_nearest_sample_and_stays_marked() -> None:
 
 def test_a_machine_without_samples_is_nan_and_never_zero() -> None:
     raw = series_of("power", {"a": np.arange(5.0), "b": np.full(5, NAN)})
-    _, values, present = align(raw, 1.0)
+    _, values, present = align(raw, Sampling(1.0))
     assert np.isnan(values[1]).all()
     assert not present[1].any()
 
 
 def test_an_idle_machine_reads_zero_and_is_present() -> None:
-    _, values, present = align(series_of("power", {"a": np.zeros(4), "b": np.ones(4)}), 1.0)
+    _, values, present = align(series_of("power", {"a": np.zeros(4), "b": np.ones(4)}), Sampling(1.0))
     assert values[0].tolist() == [0, 0, 0, 0]
     assert present[0].all()
 
@@ -41,7 +41,7 @@ def test_an_idle_machine_reads_zero_and_is_present() -> None:
 def test_scrape_offsets_of_the_machines_do_not_matter() -> None:
     base = series_of("power", {"a": np.arange(20.0), "b": np.arange(20.0)}, step=30.0)
     shifted = dataclasses.replace(base, times=base.times + np.repeat([4.0, 11.0], 20))
-    times, values, present = align(shifted, 30.0)
+    times, values, present = align(shifted, Sampling(30.0))
     assert values.shape == (2, 20)
     assert present.all()
     assert values[0].tolist() == values[1].tolist() == list(range(20))
@@ -61,7 +61,7 @@ def test_every_sample_keeps_its_own_cell_under_jitter_and_losses(
     raw = series_of("power", {"a": wanted, "b": np.arange(40.0)}, step=step)
     kept = [k for k in range(40) if k not in lost]
     moves = np.concatenate([np.array(jitter)[kept], np.zeros(40)]) * step
-    _, values, present = align(dataclasses.replace(raw, times=raw.times + moves), step)
+    _, values, present = align(dataclasses.replace(raw, times=raw.times + moves), Sampling(step))
     assert values.shape[1] == 40
     assert np.flatnonzero(present[0]).tolist() == kept
     assert values[0][kept].tolist() == kept
@@ -73,17 +73,47 @@ def test_the_interval_is_found_in_spite_of_gaps_and_jitter(step: float) -> None:
     values[10:25] = NAN
     raw = series_of("power", {"a": values, "b": np.arange(60.0)}, step=step)
     jitter = np.random.default_rng(1).uniform(-0.02, 0.02, len(raw.times)) * step
-    assert estimate_interval(dataclasses.replace(raw, times=raw.times + jitter)) == pytest.approx(step, rel=2e-3)
+    found = sampling_of(dataclasses.replace(raw, times=raw.times + jitter))
+    assert found.step_seconds == pytest.approx(step, rel=2e-3)
+    assert found.hold_seconds == 0
 
 
 def test_an_interval_the_source_knows_is_taken() -> None:
     raw = dataclasses.replace(series_of("power", {"a": np.arange(9.0)}), interval_seconds=5.0)
-    assert estimate_interval(raw) == 5.0
+    assert sampling_of(raw) == Sampling(5.0)
 
 
 def test_no_interval_can_be_known_from_single_samples() -> None:
     with pytest.raises(Unobservable, match="no machine has two samples"):
-        estimate_interval(series_of("power", {"a": np.array([1.0]), "b": np.array([2.0])}))
+        sampling_of(series_of("power", {"a": np.array([1.0]), "b": np.array([2.0])}))
+
+
+def test_losses_of_single_machines_do_not_make_a_metric_event_driven() -> None:
+    rng = np.random.default_rng(0)
+    lossy = {f"m{number}": np.where(rng.random(300) < 0.6, NAN, 1.0) for number in range(8)}
+    assert sampling_of(series_of("power", lossy)) == Sampling(1.0)
+
+
+def test_a_value_per_training_step_holds_until_the_next() -> None:
+    lengths = np.array([0.08, 0.25, 0.16, 0.25, 0.08, 0.25, 0.25, 0.08] * 20)
+    ends = NOW + np.cumsum(lengths)
+    values = np.arange(len(ends), dtype=np.float64)
+    raw = RawMetric(
+        "step_ms", tuple("abc"), (None,) * 3, np.arange(4) * len(ends), np.tile(ends, 3), np.tile(values, 3)
+    )
+    sampling = sampling_of(raw)
+    assert sampling.hold_seconds == pytest.approx(0.25)
+    times, aligned, present = align(raw, sampling)
+    assert present.all()
+    held = values[np.searchsorted(ends, times + sampling.step_seconds / 2, side="right") - 1]
+    assert np.mean(aligned[0] == held) > 0.9
+
+
+def test_a_value_does_not_hold_for_ever() -> None:
+    ends = NOW + np.concatenate([np.cumsum([0.1, 0.25] * 30), 60 + np.cumsum([0.1, 0.25] * 30)])
+    raw = RawMetric("step_ms", tuple("abc"), (None,) * 3, np.arange(4) * 120, np.tile(ends, 3), np.ones(360))
+    times, _, present = align(raw, sampling_of(raw))
+    assert not present[:, (times > ends[59] + 1) & (times < ends[60] - 1)].any()
 
 
 def test_of_two_samples_in_one_cell_the_nearer_to_its_instant_stays() -> None:
@@ -95,7 +125,7 @@ def test_of_two_samples_in_one_cell_the_nearer_to_its_instant_stays() -> None:
         np.array([NOW, NOW + 1, NOW + 1.3, NOW + 2, NOW + 3, NOW, NOW + 1, NOW + 2, NOW + 3]),
         np.array([0.0, 1, 99, 2, 3, 0, 1, 2, 3]),
     )
-    _, values, _ = align(raw, 1.0)
+    _, values, _ = align(raw, Sampling(1.0))
     assert values[0].tolist() == [0, 1, 2, 3]
 
 
