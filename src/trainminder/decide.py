@@ -122,11 +122,11 @@ def verdict_of(confirmed: Confirmed, trace: MetricTrace) -> Verdict:
     value = float(means[rows[seen], np.arange(run.start, run.stop)[seen]].mean())
     peers = _peers_median(trace, means, machine, run)
     where = confirmed.machine + (f" ({device})" if device else "")
-    of = "the mean of its devices" if panel.view == "mean" else "on average"
+    over = " over its devices" if panel.view == "mean" else ""
     text = (
-        f"{spec.name} of {where} was {f'{value:.4g} {spec.unit}'.rstrip()}, {of}, "
-        f"{'above' if value > peers else 'below'} its peers' median of {peers:.4g} "
-        f"for {confirmed.confirmed - confirmed.onset:.0f} s"
+        f"{spec.name} of {where} was {f'{value:.4g} {spec.unit}'.rstrip()} on average{over} "
+        f"for {confirmed.confirmed - confirmed.onset:.0f} s, "
+        f"{'above' if value > peers else 'below'} its peers' median of {peers:.4g}"
     )
     score, threshold = round(confirmed.score, 3), round(confirmed.threshold, 3)
     evidence = Evidence(

@@ -1,0 +1,167 @@
+"""What bad input gets from ``trainminder detect``: a specific line, never a traceback, never a silent guess."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trainminder.cli import main
+
+START = 1_760_000_000
+Edit = Callable[[list[dict[str, Any]]], Sequence[dict[str, Any]]]
+
+
+def rows_of(machines: int = 5, seconds: int = 400) -> list[dict[str, Any]]:
+    """Healthy power draws, a row a machine and second."""
+    rng = np.random.default_rng(0)
+    wave = 600 + 60 * np.sin(np.arange(seconds) / 6)
+    return [
+        {
+            "timestamp": str(START + second),
+            "machine": f"gpu-{machine:02d}",
+            "gpu_power_draw": f"{wave[second] * (1 + 0.01 * rng.standard_normal()):.3f}",
+        }
+        for second in range(seconds)
+        for machine in range(machines)
+    ]
+
+
+def written(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    columns = list(rows[0])
+    lines = [",".join(columns), *(",".join(str(row.get(column, "")) for column in columns) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def detected(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any], str]:
+    code = main(["detect", *arguments, "--format", "json"])
+    said = capsys.readouterr()
+    assert "Traceback" not in said.err
+    return code, json.loads(said.out) if said.out else {}, said.err
+
+
+def without(name: str) -> Edit:
+    return lambda rows: [{key: value for key, value in row.items() if key != name} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (without("machine"), ["no column machine", "timestamp, gpu_power_draw"]),
+        (without("timestamp"), ["no column timestamp"]),
+        (
+            lambda rows: [{("gpu_power" if k == "gpu_power_draw" else k): v for k, v in row.items()} for row in rows],
+            ["gpu_power", "gpu_power_draw", "--metric"],
+        ),
+        (lambda rows: [row | {"task": "ab"[i % 2]} for i, row in enumerate(rows)], ["2 tasks", "--task", "a, b"]),
+        (lambda rows: [row | {"timestamp": "yesterday"} for row in rows], ["timestamp", "yesterday"]),
+    ],
+)
+def test_what_cannot_be_read_is_an_error_that_names_it(
+    edit: Edit, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found, said = detected(capsys, str(written(tmp_path / "run.csv", edit(rows_of()))))
+    assert (code, found) == (1, {})
+    assert len(said.strip().splitlines()) == 1
+    assert [word for word in words if word not in said] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [(None, "no such"), (b"", "empty"), (b"timestamp,machine,gpu_power_draw\n", "no rows"), (b"\x00\x01\x02" * 99, "")],
+)
+def test_files_that_are_no_recordings_are_refused(
+    content: bytes | None, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "run.csv"
+    if content is not None:
+        file.write_bytes(content)
+    code, _, said = detected(capsys, str(file))
+    assert code == 1
+    assert word in said.lower()
+    assert str(file) in said
+
+
+def set_cells(value: str, who: str = "gpu-03", every: int = 7) -> Edit:
+    return lambda rows: [
+        row | {"gpu_power_draw": value} if row["machine"] == who and i % every == 0 else row
+        for i, row in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "9223372036854775794", "[N/A]", "-1"])
+def test_values_that_are_no_measurements_are_missing_and_said(
+    value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found, _ = detected(capsys, str(written(tmp_path / "run.csv", set_cells(value)(rows_of()))))
+    assert (code, found["status"], found["verdicts"]) == (0, "none", [])
+    assert found["coverage"]["samples_missing"] > 0.01
+    assert any("gpu_power_draw" in warning and "gpu-03" in warning for warning in found["warnings"])
+
+
+def test_a_missing_value_needs_no_words_but_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, found, _ = detected(capsys, str(written(tmp_path / "run.csv", set_cells("nan")(rows_of()))))
+    assert found["status"] == "none"
+    assert found["coverage"]["samples_missing"] > 0.01
+
+
+def test_rows_that_contradict_each_other_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = rows_of()
+    doubled = [*rows, *(row | {"gpu_power_draw": "1.0"} for row in rows[100:103])]
+    _, found, _ = detected(capsys, str(written(tmp_path / "run.csv", doubled)))
+    assert any("3" in warning and "same machine" in warning for warning in found["warnings"]), found["warnings"]
+
+
+def test_the_order_of_rows_does_not_matter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = rows_of()
+    shuffled = [rows[i] for i in np.random.default_rng(1).permutation(len(rows))]
+    one = detected(capsys, str(written(tmp_path / "run.csv", rows)))[1]
+    other = detected(capsys, str(written(tmp_path / "run.csv", shuffled)))[1]
+    assert one == other
+
+
+def test_mixed_zones_are_read_row_by_row_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def zoned(row: dict[str, Any], i: int) -> dict[str, Any]:
+        minute, second = divmod(int(row["timestamp"]) - START, 60)
+        return row | {"timestamp": f"2026-03-01T{12 + i % 2}:{minute:02d}:{second:02d}+0{i % 2}:00"}
+
+    rows = [zoned(row, i) for i, row in enumerate(rows_of())]
+    _, found, _ = detected(capsys, str(written(tmp_path / "run.csv", rows)))
+    assert found["to"] - found["from"] == 399
+    assert any("zone" in warning for warning in found["warnings"])
+
+
+def test_one_machine_only_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found, _ = detected(capsys, str(written(tmp_path / "run.csv", rows_of(machines=1))))
+    assert (code, found["status"]) == (3, "unknown")
+    assert "1 machine" in found["reason"]
+
+
+def test_constant_metrics_are_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [row | {"gpu_power_draw": "300"} for row in rows_of()]
+    code, found, _ = detected(capsys, str(written(tmp_path / "run.csv", rows)))
+    assert (code, found["status"]) == (3, "unknown")
+    assert "300 on every machine" in found["reason"]
+
+
+def test_an_admitted_metric_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{("step_ms" if key == "gpu_power_draw" else key): value for key, value in row.items()} for row in rows_of()]
+    for row in rows:
+        if row["machine"] == "gpu-02" and int(row["timestamp"]) > START + 100:
+            row["step_ms"] = str(2 * float(row["step_ms"]))
+    code, found, _ = detected(
+        capsys, str(written(tmp_path / "run.csv", rows)), "--metric", "step_ms=ms", "--fail-on-faulty"
+    )
+    assert (code, found["verdicts"][0]["machine"], found["verdicts"][0]["metric"]) == (2, "gpu-02", "step_ms")
+
+
+def test_neither_recording_nor_store_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, said = detected(capsys)
+    assert code == 1
+    assert "RECORDING" in said
+    assert "--prometheus" in said
