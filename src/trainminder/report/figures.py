@@ -56,8 +56,8 @@ THEMES: dict[str, dict[str, str]] = {
 }
 
 _FONT = {"family": "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif", "size": 12, "color": "@ink"}
-#: Longest machine name beside a heatmap, in characters: about 40 % of a phone's width.
-_LABEL_LENGTH = 18
+#: Longest machine name beside a heatmap, in characters; on a phone they must leave the cells most of the width.
+_LABEL_LENGTH, _NARROW_LENGTH = 24, 10
 _ROW_PIXELS = 17
 
 
@@ -72,7 +72,7 @@ def suspect_figure(trace: MetricTrace, machine: int, band: Band, verdict: Verdic
     known = [part for part in (band.suspect, band.low, band.high) if np.isfinite(part).any()]
     largest = max((float(np.nanmax(np.abs(part))) for part in known), default=1.0)
     factor, unit = words.scale_for(largest, trace.spec.unit)
-    name = _label(trace.scores.machines[machine])
+    name = _label(trace.scores.machines[machine], _LABEL_LENGTH)
     x_band = _milliseconds(band.first_at, band.step_seconds)
     first_at, step, own, peers, threshold = score_lines(trace, machine, max(len(band.suspect), 1))
     x_score = _milliseconds(first_at, step)
@@ -103,10 +103,11 @@ def heat_figure(trace: MetricTrace, heat: Heat, verdicts: Sequence[Verdict] = ()
 
     Args:
         verdicts: their machines are marked beside the plot, the onset of a single one across it.
+    Returns:
+        beside data and layout, under ``narrow``, shorter row labels for a narrow screen.
     """
     accused = {verdict.machine for verdict in verdicts}
     names = [trace.scores.machines[index] for index in heat.machines]
-    labels = _row_labels(names)
     rows = len(names)
     top = heat_top(heat)
     at_threshold = heat.threshold / top if 0 < heat.threshold < top else 0.5
@@ -124,9 +125,7 @@ def heat_figure(trace: MetricTrace, heat: Heat, verdicts: Sequence[Verdict] = ()
     layout["yaxis"] = {
         "range": [rows - 0.5, -0.5],
         "tickvals": list(range(rows)),
-        "ticktext": [
-            f"<b>▶ {label}</b>" if name in accused else label for name, label in zip(names, labels, strict=True)
-        ],
+        "ticktext": _row_labels(names, accused, _LABEL_LENGTH),
         "tickfont": _FONT,
         "automargin": True,
         "fixedrange": True,
@@ -153,7 +152,7 @@ def heat_figure(trace: MetricTrace, heat: Heat, verdicts: Sequence[Verdict] = ()
         "hoverongaps": False,
         "hovertemplate": "%{y}<br>%{x|%H:%M:%S} UTC<br>normal score %{z}<extra></extra>",
     }
-    return {"data": [cells], "layout": layout}
+    return {"data": [cells], "layout": layout, "narrow": _row_labels(names, accused, _NARROW_LENGTH)}
 
 
 def heat_top(heat: Heat) -> float:
@@ -315,16 +314,17 @@ def _flag(text: str, at: float, bounds: list[float], height: float, lift: int) -
     }
 
 
-def _label(name: str, longest: int = 60) -> str:
+def _label(name: str, longest: int) -> str:
     """A foreign name as plotly text: it reads a little HTML, so markup in names must arrive escaped."""
     return html.escape(words.shortened(words.plain(name), longest), quote=False)
 
 
-def _row_labels(names: Sequence[str]) -> list[str]:
-    """Names without the domain they share."""
+def _row_labels(names: Sequence[str], accused: set[str], longest: int) -> list[str]:
+    """Names without the domain they share, the accused ones marked."""
     domains = {name.partition(".")[2] for name in names}
     is_shared = len(domains) == 1 and len(names) > 1 and not any(name.replace(".", "").isdigit() for name in names)
-    return [_label(name.partition(".")[0] if is_shared else name, _LABEL_LENGTH) for name in names]
+    labels = [_label(name.partition(".")[0] if is_shared else name, longest) for name in names]
+    return [f"<b>▶ {label}</b>" if name in accused else label for name, label in zip(names, labels, strict=True)]
 
 
 def _days(from_at: float, to_at: float) -> str:

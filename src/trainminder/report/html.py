@@ -16,7 +16,6 @@ from typing import Any
 
 import jinja2
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from trainminder.errors import SettingsError
 from trainminder.report import digest, figures, words
@@ -67,6 +66,9 @@ def render_report(result: PassResult, generated_at: float | None = None) -> str:
     Args:
         generated_at: shown at the foot; None leaves it out.
     """
+    # Here, because it costs a tenth of a second that a pass printed as text need not pay.
+    from plotly.offline import get_plotlyjs
+
     script = _asset("report.js")
     plotly = f"\n{get_plotlyjs()}\n"
     standings = digest.rank_traces(result)

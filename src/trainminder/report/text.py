@@ -35,7 +35,8 @@ def verdict_sentence(result: PassResult) -> str:
         verdict = result.verdicts[0]
         return f"{task}: machine {_named(verdict)} is faulty{_fault(verdict)}: {_stood_out(verdict, result)}"
     named = [
-        f"{_named(verdict)}{_fault(verdict)}: {_stood_out(verdict, result)}" for verdict in result.verdicts[:MOST_NAMED]
+        f"{_named(verdict)}{_fault(verdict, ', ', '')}: {_stood_out(verdict, result)}"
+        for verdict in result.verdicts[:MOST_NAMED]
     ]
     machines = len({verdict.machine for verdict in result.verdicts})
     more = len(result.verdicts) - len(named)
@@ -76,13 +77,11 @@ def print_result(result: PassResult, console: Console) -> None:
 
 
 def _table(result: PassResult) -> Table:
+    longest = max(len(words.plain(verdict.metric)) for verdict in result.verdicts)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    table.add_column("machine", overflow="fold", ratio=3)
-    table.add_column("device", overflow="fold")
-    table.add_column("metric", overflow="fold", ratio=4)
-    table.add_column("since (UTC)", overflow="fold")
-    table.add_column("normal score", overflow="fold", justify="right")
-    table.add_column("value vs peers", overflow="fold", ratio=4)
+    for header in ("machine", "device", "metric", "since\n(UTC)", "normal\nscore", "value\nvs peers"):
+        # A narrow terminal folds the machine names first: a metric cut in two is hard to search for.
+        table.add_column(header, overflow="fold", min_width=min(22, longest) if header == "metric" else None)
     for verdict in result.verdicts:
         evidence = words.primary_evidence(verdict)
         value = words.against_peers(evidence.value, evidence.peers, evidence.unit) if evidence else "not given"
@@ -102,8 +101,8 @@ def _named(verdict: Verdict) -> str:
     return words.machine_and_device(verdict.machine, verdict.device)
 
 
-def _fault(verdict: Verdict) -> str:
-    return f" ({words.plain(verdict.fault_type)})" if verdict.fault_type else ""
+def _fault(verdict: Verdict, before: str = " (", after: str = ")") -> str:
+    return f"{before}{words.plain(verdict.fault_type)}{after}" if verdict.fault_type else ""
 
 
 def _stood_out(verdict: Verdict, result: PassResult) -> str:

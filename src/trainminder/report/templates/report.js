@@ -27,7 +27,10 @@
     for (const { box, figure } of plots) {
       const { data, layout } = painted(figure, theme, false);
       layout.width = printing || paper.matches ? PAPER_WIDTH : box.clientWidth;
-      if (layout.width < 500) layout.xaxis.nticks = 6;
+      if (layout.width < 500) {
+        layout.xaxis.nticks = 6;
+        if (figure.narrow) layout.yaxis.ticktext = figure.narrow;
+      }
       // On touch screens a drag must scroll the page.
       layout.dragmode = isTouch ? false : "zoom";
       Plotly.react(box, data, layout, { displayModeBar: false, showTips: false, doubleClick: "reset" });
