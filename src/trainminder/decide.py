@@ -35,6 +35,8 @@ class Confirmed:
     threshold: float
     first_window: int
     last_window: int
+    until: float
+    """Up to when the machine has remained the candidate, as far as this pass saw."""
 
 
 def candidates(scores: WindowScores, group: int) -> IntArray:
@@ -99,7 +101,10 @@ def follow(
                 threshold=float(scores.threshold[best, window]),
                 first_window=began,
                 last_window=window,
+                until=at,
             )
+        elif confirmed is not None and continuity.since_at == confirmed.onset:
+            confirmed = replace(confirmed, until=at)
     return continuity, confirmed
 
 
@@ -125,7 +130,7 @@ def verdict_of(confirmed: Confirmed, trace: MetricTrace) -> Verdict:
     over = " over its devices" if panel.view == "mean" else ""
     text = (
         f"{spec.name} of {where} was {f'{value:.4g} {spec.unit}'.rstrip()} on average{over} "
-        f"for {confirmed.confirmed - confirmed.onset:.0f} s, "
+        f"from onset to confirmation, "
         f"{'above' if value > peers else 'below'} its peers' median of {peers:.4g}"
     )
     score, threshold = round(confirmed.score, 3), round(confirmed.threshold, 3)
@@ -135,7 +140,7 @@ def verdict_of(confirmed: Confirmed, trace: MetricTrace) -> Verdict:
         view=panel.view,
         device=device,
         since=confirmed.onset,
-        until=confirmed.confirmed,
+        until=confirmed.until,
         score=score,
         threshold=threshold,
         value=value,

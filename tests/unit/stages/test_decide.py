@@ -51,6 +51,12 @@ def test_the_same_candidate_for_the_continuity_threshold_is_the_verdict() -> Non
     assert (found.first_window, found.last_window, found.score) == (1, 5, 9.0)
 
 
+def test_how_long_it_has_lasted_is_told_beyond_the_confirmation() -> None:
+    found = confirm(scores([[9, 9, 9, 9, 9, 9, 9, 1, 9], [1] * 9, [1] * 9]))[1]
+    assert found is not None
+    assert (found.confirmed, found.until) == (NOW + 240, NOW + 360)
+
+
 @pytest.mark.parametrize("step", [1.0, 10.0, 30.0, 60.0])
 def test_continuity_is_counted_in_seconds_at_any_sampling(step: float) -> None:
     needed = int(240 / step)
