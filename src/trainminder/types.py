@@ -92,6 +92,14 @@ class RawMetric:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundAs:
+    """Under which name a source found a metric: a column, or the series of an exporter."""
+
+    name: str
+    exporter: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RawTask:
     """What one look at a source gave for one task: the input of a pass."""
 
@@ -110,6 +118,10 @@ class RawTask:
     warnings: tuple[str, ...] = ()
     is_partial: bool = False
     """The store said that its answer is incomplete."""
+    sources: Mapping[str, FoundAs] = field(default_factory=dict)
+    """metric -> under which name it was found, where the source knows."""
+    note: str | None = None
+    """How the task was found, where that was not stated by the user."""
 
 
 @dataclass(frozen=True, slots=True)

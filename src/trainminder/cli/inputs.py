@@ -99,7 +99,7 @@ def fetch_live(task: str | None, from_at: float, to_at: float, settings: Setting
         client.close()
     if found.note is None:
         return raw
-    return dataclasses.replace(raw, warnings=(found.note, *raw.warnings))
+    return dataclasses.replace(raw, warnings=(found.note, *raw.warnings), note=found.note)
 
 
 def _cut(raw: RawTask, wanted: Wanted) -> RawTask:

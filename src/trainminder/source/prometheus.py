@@ -26,6 +26,7 @@ from trainminder.source.queries import (
     range_expression,
     render,
     selector_of,
+    series_name,
     task_matchers,
 )
 from trainminder.source.ranges import DEFAULT_INTERVAL_SECONDS, FEWEST_POINTS, RangeReader
@@ -40,7 +41,7 @@ from trainminder.source.series import (
     renamed_machines,
 )
 from trainminder.source.stale import ended_warnings, without_carried, without_edges
-from trainminder.types import MetricQuery, MetricSpec, RawMetric, RawTask, Task
+from trainminder.types import FoundAs, MetricQuery, MetricSpec, RawMetric, RawTask, Task
 
 __all__ = ["PrometheusSource"]
 
@@ -139,6 +140,11 @@ class PrometheusSource:
             metrics_absent=tuple(spec.name for spec in self._specs if spec.name not in found),
             warnings=tuple(dict.fromkeys([f"the store says: {text}" for text in store_warnings] + warnings)),
             is_partial=bool(store_warnings),
+            sources={
+                item.spec.name: FoundAs(series_name(item.query), item.query.exporter)
+                for item in fetched
+                if item.spec.name in found
+            },
         )
 
     def _plain_names(self, task: Task) -> Task:

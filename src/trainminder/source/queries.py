@@ -25,6 +25,7 @@ __all__ = [
     "range_expression",
     "render",
     "selector_of",
+    "series_name",
     "task_matchers",
     "without_braces",
 ]
@@ -121,6 +122,13 @@ def metric_names(spec: MetricSpec) -> list[str]:
         if found:
             names.append(found[1])
     return names
+
+
+def series_name(query: MetricQuery) -> str:
+    """The series that a query asks for, without the task's matcher: a name, or a selector where it has none."""
+    text = render(selector_of(query) or query.query)
+    found = re.match(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(\{|$)", text)
+    return found[1] if found else text
 
 
 def without_braces(matcher: str) -> str:

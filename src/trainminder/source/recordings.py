@@ -23,7 +23,7 @@ from trainminder.source.cleaning import build_metric, classify_values, dropped_w
 from trainminder.source.rows import Header, Part
 from trainminder.source.tables import list_files, open_table, stem_of, write_table
 from trainminder.source.truth import read_truth, truth_path, write_truth
-from trainminder.types import MetricSpec, RawMetric, RawTask
+from trainminder.types import FoundAs, MetricSpec, RawMetric, RawTask
 
 __all__ = [
     "read_recording",
@@ -160,6 +160,7 @@ def _assemble(
             + " (recording.duplicates)"
         )
     groups, said = _groups(blocks, machines)
+    columns = {name: column for part in parts for name, column in part.columns.items()}
     return RawTask(
         task=task,
         from_at=min(float(metric.times.min()) for metric in metrics),
@@ -170,6 +171,7 @@ def _assemble(
         groups=groups,
         metrics_absent=tuple(name for name in wanted if name not in {metric.metric for metric in metrics}),
         warnings=tuple(dict.fromkeys(warnings + said)),
+        sources={metric.metric: FoundAs(columns.get(metric.metric, metric.metric)) for metric in metrics},
     )
 
 

@@ -40,6 +40,8 @@ class Part:
     blocks: list[pl.DataFrame]
     skipped: list[str]
     warnings: list[str]
+    columns: dict[str, str]
+    """Metric -> the file's own name of it."""
 
 
 class Header:
@@ -128,14 +130,16 @@ class Header:
         if self._is_long:
             blocks, unknown = self._read_long(keys, rows, usable, said)
             skipped += unknown
+            columns = {new: name for name, new in self.settings.columns.items() if new in self.wanted}
         else:
             cells = {name: read_numbers(rows[name]) for name in self.wanted if name in rows.columns}
             said += _cell_warnings({self.original[name]: numbers for name, numbers in cells.items()})
             block = keys.with_columns(numbers.values.alias(name) for name, numbers in cells.items())
             blocks = [block.filter(usable)]
+            columns = {name: self.original[name] for name in cells}
         if skipped and self.says_skipped:
             said.append(_skipped_warning(skipped, self.wanted))
-        return Part(path, blocks, skipped, said)
+        return Part(path, blocks, skipped, said, columns)
 
     def _read_long(
         self, keys: pl.DataFrame, rows: pl.DataFrame, usable: pl.Series, said: list[str]
