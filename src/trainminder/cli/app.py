@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainminder import __version__
-from trainminder.cli import catalogue, demo, detect, learn, record, settings
+from trainminder.cli import catalogue, demo, detect, doctor, learn, record, settings
 from trainminder.cli.logs import LogLevel, log_to_stderr
 from trainminder.cli.options import Invocation, parse_overrides
 
@@ -18,6 +18,7 @@ __all__ = ["app"]
 app = typer.Typer(name="trainminder", rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("demo")(demo.demo)
 app.command("detect")(detect.detect)
+app.command("doctor")(doctor.doctor)
 app.command("record")(record.record)
 app.command("train")(learn.train)
 app.command("prioritise")(learn.prioritise)

@@ -1,0 +1,114 @@
+"""The result of an examination: frozen values and the verdict in one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = ["Diagnosis", "Finding", "MetricDiagnosis", "Severity"]
+
+Severity = Literal["problem", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was noticed. A *problem* can make verdicts wrong or impossible, a *note* costs speed or sight."""
+
+    kind: str
+    severity: Severity
+    text: str
+    remedy: str
+    """What to do; empty where the text says it."""
+    metrics: tuple[str, ...] = ()
+    machines: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        return plain | {"metrics": list(self.metrics), "machines": list(self.machines)}
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDiagnosis:
+    """What was seen of one metric; None where it is not known."""
+
+    metric: str
+    found_as: str | None = None
+    """The series or column it was found under."""
+    exporter: str | None = None
+    is_absent: bool = False
+    machines: int = 0
+    """Members of the task that have it."""
+    devices: int = 0
+    """Their devices that have it; 0 for a machine-level metric."""
+    interval_seconds: float | None = None
+    is_event_driven: bool = False
+    samples_missing: float | None = None
+    """Share of the samples between the first and the last of any machine."""
+    longest_gap_seconds: float = 0.0
+    longest_gap_machine: str | None = None
+    reason: str | None = None
+    """Why it cannot be judged."""
+    remarks: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__} | {"remarks": list(self.remarks)}
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Whether a task can be judged, and everything that was noticed about its data."""
+
+    task: str
+    found: str
+    """How the task was found."""
+    from_at: float
+    to_at: float
+    machines: tuple[str, ...]
+    machines_seen: int
+    metrics: tuple[MetricDiagnosis, ...]
+    """In the order they are asked; the absent ones come last."""
+    findings: tuple[Finding, ...]
+    """Problems first."""
+    reason: str | None
+    """Why the task cannot be judged; None: it can."""
+    continuity_seconds: float
+    window_seconds: float | None
+    """Span of the shortest window of any metric that can be judged."""
+    is_partial: bool
+
+    @property
+    def can_be_judged(self) -> bool:
+        return self.reason is None
+
+    @property
+    def sentence(self) -> str:
+        """The verdict on one line."""
+        if self.reason is not None:
+            return f"doctor: {self.task} cannot be judged: {self.reason}"
+        judged = [metric for metric in self.metrics if metric.reason is None and not metric.is_absent]
+        intervals = sorted({metric.interval_seconds for metric in judged if metric.interval_seconds is not None})
+        every = f"{intervals[0]:g} s" if len(intervals) == 1 else f"{intervals[0]:g} to {intervals[-1]:g} s"
+        return (
+            f"doctor: {self.task} can be judged: {len(judged)} of {len(self.metrics)} metrics on {self.machines_seen} "
+            f"of {len(self.machines)} machines every {every}; a fault is confirmed after at least "
+            f"{self.continuity_seconds:g} s + its first window (up to {self.window_seconds:g} s)"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that ``doctor --format json`` prints."""
+        return {
+            "task": self.task,
+            "can_be_judged": self.can_be_judged,
+            "reason": self.reason,
+            "sentence": self.sentence,
+            "found": self.found,
+            "from": self.from_at,
+            "to": self.to_at,
+            "machines": list(self.machines),
+            "machines_seen": self.machines_seen,
+            "continuity_seconds": self.continuity_seconds,
+            "window_seconds": self.window_seconds,
+            "is_partial": self.is_partial,
+            "metrics": [metric.as_json() for metric in self.metrics],
+            "findings": [finding.as_json() for finding in self.findings],
+        }
