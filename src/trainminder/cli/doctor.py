@@ -115,6 +115,8 @@ def _cells(metric: MetricDiagnosis, members: int) -> Iterator[str]:
         yield from ("absent", "-", "-", "-", "-", "")
         return
     found_as = metric.found_as or "-"
+    if found_as == metric.metric:
+        found_as = "same name"
     yield f"{found_as} ({metric.exporter})" if metric.exporter else found_as
     yield f"{metric.machines} of {members}"
     yield str(metric.devices) if metric.devices else "-"
@@ -130,5 +132,5 @@ def _remarks(metric: MetricDiagnosis) -> Iterator[str]:
     if metric.is_event_driven:
         yield "event-driven: a value holds until the next"
     if metric.longest_gap_machine is not None and metric.interval_seconds is not None:
-        yield f"longest gap {metric.longest_gap_seconds:g} s ({metric.longest_gap_machine})"
+        yield f"gap {metric.longest_gap_seconds:g} s on {metric.longest_gap_machine}"
     yield from metric.remarks
