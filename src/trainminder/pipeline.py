@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainminder.align import is_judged, normalisation, panels
-from trainminder.coverage import Sight, some_names
+from trainminder.align import compared_samples, is_judged, normalisation, panels
+from trainminder.coverage import Sight, lasting_seconds, some_names
 from trainminder.decide import follow, unite, verdict_of
 from trainminder.errors import TooFewMachines, Unobservable
 from trainminder.score import dissimilarity, normal_score
@@ -81,7 +81,7 @@ class _Judge:
                 scores,
                 int(group),
                 self.state.continuity.get(key),
-                continuity_seconds=self.settings.continuity_seconds,
+                continuity_seconds=lasting_seconds(panel.step_seconds, self.settings),
                 patience_seconds=self.settings.window_samples * panel.step_seconds,
                 first_window=first,
             )
@@ -96,13 +96,14 @@ class _Judge:
         judged_rows = is_judged(panel.present, panel.window_samples)
         windows = np.arange(panel.rows.shape[1])
         judged = (panel.rows >= 0) & judged_rows[np.maximum(panel.rows, 0), windows]
-        embeddings = denoiser.embed(panel.values, panel.rows, scale.low, scale.high)
+        width = compared_samples(panel.step_seconds, panel.window_samples)
+        embeddings = denoiser.embed(panel.values, panel.rows, scale.low, scale.high)[:, :, -width:]
         sums = dissimilarity(embeddings, judged, self.group_of, settings.distance)
         score, threshold = normal_score(
             sums,
             scale.spread,
             self.group_of,
-            width=embeddings.shape[2],
+            width=width,
             distance=settings.distance,
             false_alarm_probability=settings.false_alarm_probability,
             min_machines=settings.min_machines,
