@@ -120,7 +120,8 @@ class PrometheusSource:
                 f'task "{task.name}": the store has series, but none of its samples between {instant(from_at)} and '
                 f"{instant(to_at)} names a machine of the task and holds a number: {'; '.join(warnings[-3:])}"
             )
-        seen = sorted({machine for raw in raws for machine in raw.machines})
+        # A machine that sends nothing but blanks is seen all the same: its data are missing, not the machine.
+        seen = sorted({row[0] for item in fetched for row in item.rows if row is not None})
         members = task.machines if task.machines is not None else tuple(seen)
         silent = sorted(set(members) - set(seen))
         if silent:
