@@ -213,10 +213,8 @@ def test_series_without_the_machine_label_are_counted_and_left_out(store_of: Any
 
 def test_values_carried_while_up_was_0_are_left_out_and_the_end_is_told(store_of: Any) -> None:
     stop = START + 300
-    up = [
-        ({"__name__": "up", "instance": f"{m}:9400"}, samples(lambda at, m=m: float(m != "c" or at <= stop)))
-        for m in "abcd"
-    ]
+    up = [({"__name__": "up", "instance": f"{m}:9400"}, samples(1.0)) for m in "abd"]
+    up.append(({"__name__": "up", "instance": "c:9400"}, samples(lambda at: float(at <= stop))))
     wave = [(gpu(m), samples(lambda at: 600.0 + at % 7)) for m in "abd"]
     carried = [(gpu("c"), samples(lambda at: 600.0 + min(at, stop) % 7, [at for at in INSTANTS if at <= stop + 200]))]
     raw = fetch(store_of(up + wave + carried))
@@ -378,7 +376,7 @@ def test_an_unknown_task_lists_the_labels_and_the_names_there_are(stand_in: Any,
 
 
 def test_order_of_series_and_slices_does_not_change_the_result(store_of: Any) -> None:
-    series = [(gpu(m, d), samples(lambda at, m=m, d=d: ord(m) + int(d) + at % 11)) for m in "dacb" for d in "10"]
+    series = [(gpu(m, d), [(at, ord(m) + int(d) + at % 11) for at in INSTANTS]) for m in "dacb" for d in "10"]
     first = fetch(store_of(series)).metrics[0]
     second = fetch(store_of(series[::-1]), max_points=7).metrics[0]
     assert first.machines == second.machines == tuple(m for m in "abcd" for _ in "01")
