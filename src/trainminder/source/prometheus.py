@@ -15,7 +15,7 @@ import numpy as np
 
 from trainminder.clock import Clock, SystemClock
 from trainminder.errors import MembershipError, SettingsError, StoreError
-from trainminder.membership.names import strip_port
+from trainminder.membership.names import machine_name, strip_port
 from trainminder.settings import MembershipSettings, StoreSettings
 from trainminder.source.cleaning import name_some
 from trainminder.source.http import RefusedError, StoreClient
@@ -51,6 +51,7 @@ class _Outcome:
 
     item: Fetched | None = None
     notes: list[str] = field(default_factory=list)
+    restarted: set[str] = field(default_factory=set)
     is_assumed: bool = False
     refused: RefusedError | None = None
     store_warnings: tuple[str, ...] = ()
@@ -120,7 +121,8 @@ class PrometheusSource:
                 f'task "{task.name}": the store has series, but none of its samples between {instant(from_at)} and '
                 f"{instant(to_at)} names a machine of the task and holds a number: {'; '.join(warnings[-3:])}"
             )
-        seen = sorted({machine for raw in raws for machine in raw.machines})
+        # A machine that sends nothing but blanks is seen all the same: its data are missing, not the machine.
+        seen = sorted({row[0] for item in fetched for row in item.rows if row is not None})
         members = task.machines if task.machines is not None else tuple(seen)
         silent = sorted(set(members) - set(seen))
         if silent:
@@ -220,6 +222,7 @@ class PrometheusSource:
         return _Outcome(
             item=Fetched(spec, query, interval, answer),
             notes=[f"{spec.name}: {note}" for note in notes],
+            restarted={machine_name(value, self._membership) for _, look in looks for value in look.restarted},
             is_assumed=not measured,
             store_warnings=answer.warnings,
             store_infos=answer.infos,
@@ -240,6 +243,15 @@ class PrometheusSource:
                 f"the sampling interval of {name_some(assumed)} could not be measured: {DEFAULT_INTERVAL_SECONDS:g} s "
                 f"is assumed; set store.interval_seconds"
             )
+        restarts: dict[str, list[str]] = {}
+        for outcome in outcomes:
+            if outcome.item is not None:
+                for machine in outcome.restarted:
+                    restarts.setdefault(machine, []).append(outcome.item.spec.name)
+        warnings += [
+            f"machine {machine}: the counters of {name_some(names)} started again from zero: a restart?"
+            for machine, names in sorted(restarts.items())
+        ]
         warnings += [note for outcome in outcomes for note in outcome.notes]
         infos = dict.fromkeys(text for outcome in outcomes for text in outcome.store_infos)
         return warnings + [f"note of the store: {text}" for text in infos]
@@ -275,10 +287,13 @@ class PrometheusSource:
         down = join_answers(answers)
         lines = []
         for item in fetched:
-            item.answer, dropped = without_carried(item, down)
-            if dropped:
+            before = len(item.answer.times)
+            item.answer, most = without_carried(item, down)
+            # One per series is what our own window carries; more is the store's doing, and worth a word.
+            if most > 1:
                 lines.append(
-                    f"{item.spec.name}: {dropped} values were carried forward while up was 0, and are left out"
+                    f"{item.spec.name}: {before - len(item.answer.times)} values were carried forward while up was 0, "
+                    f"and are left out"
                 )
         return lines
 

@@ -52,7 +52,7 @@ def without_edges(answer: MatrixAnswer, grid: Grid, step: float) -> MatrixAnswer
 
 
 def without_carried(item: Fetched, down: MatrixAnswer) -> tuple[MatrixAnswer, int]:
-    """A metric without values that were carried forward while its target was down, and how many these were.
+    """A metric without values carried forward while its target was down, and the most that one series lost.
 
     Args:
         item: the metric.
@@ -63,6 +63,7 @@ def without_carried(item: Fetched, down: MatrixAnswer) -> tuple[MatrixAnswer, in
     instants = [down.times[a:b][zero[a:b]] for a, b in zip(down.offsets[:-1], down.offsets[1:], strict=True)]
     targets = [(labels, at) for labels, at in zip(down.labels, instants, strict=True) if len(at)]
     keep = np.ones(len(item.answer.times), dtype=np.bool_)
+    most = 0
     for index, labels in enumerate(item.answer.labels):
         start, end = item.bounds(index)
         times, values = item.answer.times[start:end], item.answer.values[start:end]
@@ -74,8 +75,8 @@ def without_carried(item: Fetched, down: MatrixAnswer) -> tuple[MatrixAnswer, in
             nearest = np.minimum(np.abs(at[place] - times), np.abs(at[np.maximum(place - 1, 0)] - times))
             is_same = np.concatenate([[False], values[1:] == values[:-1]])
             keep[start:end] &= ~(is_same & (nearest <= 0.5 * item.interval))
-    dropped = int(len(keep) - keep.sum())
-    return (kept(item.answer, keep) if dropped else item.answer), dropped
+        most = max(most, end - start - int(keep[start:end].sum()))
+    return (kept(item.answer, keep) if most else item.answer), most
 
 
 def ended_warnings(fetched: Iterable[Fetched], machines: Sequence[str]) -> list[str]:
