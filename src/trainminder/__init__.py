@@ -15,6 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from trainminder.version import __version__
+
 if TYPE_CHECKING:
     from trainminder.catalogue import load_catalogue
     from trainminder.denoise import load_model
@@ -43,8 +45,6 @@ __all__ = [
     "write_recording",
     "write_report",
 ]
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "DetectSettings": "settings",

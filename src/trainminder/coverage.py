@@ -14,8 +14,9 @@ from trainminder.align import compared_samples, panels
 from trainminder.errors import Unobservable
 from trainminder.settings import DetectSettings
 from trainminder.types import Coverage, MetricSpec, Panel, RawTask
+from trainminder.wording import some_names
 
-__all__ = ["Sight", "lasting_seconds", "some_names"]
+__all__ = ["Sight", "lasting_seconds"]
 
 #: Metrics that tell whether the task works at all, with the value below which a machine is idle.
 ACTIVITY = {"gpu_duty_cycle": 5.0, "gpu_graphics_activity": 0.05, "gpu_sm_activity": 0.05, "gpu_tensor_activity": 0.05}
@@ -160,9 +161,3 @@ def _longest_activity(raw: RawTask, window_samples: int) -> float | None:
         stretches = (turns[1::2] - turns[0::2]) * panel.step_seconds
         longest = max(longest or 0.0, float(stretches.max(initial=0.0)))
     return longest
-
-
-def some_names(names: Sequence[str], most: int = 5) -> str:
-    """The first few names and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainminder.align import compared_samples, is_judged, normalisation, panels
-from trainminder.coverage import Sight, lasting_seconds, some_names
+from trainminder.coverage import Sight, lasting_seconds
 from trainminder.decide import follow, unite, verdict_of
 from trainminder.errors import TooFewMachines, Unobservable
 from trainminder.score import dissimilarity, normal_score
@@ -32,6 +32,7 @@ from trainminder.types import (
     View,
     WindowScores,
 )
+from trainminder.wording import some_names
 
 __all__ = ["PassState", "ordered_metrics", "run_pass"]
 

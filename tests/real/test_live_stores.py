@@ -13,8 +13,8 @@ from trainminder.catalogue import load_catalogue
 from trainminder.errors import MembershipError, StoreError
 from trainminder.membership.promql import find_task
 from trainminder.settings import MembershipSettings, Settings, StoreSettings, TaskSettings
-from trainminder.source.http import StoreClient
 from trainminder.source.prometheus import PrometheusSource
+from trainminder.source.prometheus.http import StoreClient
 from trainminder.types import RawMetric, RawTask, Task
 
 NOW = 1_764_580_000.0  # a multiple of 10 s

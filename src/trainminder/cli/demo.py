@@ -34,7 +34,7 @@ def demo(
     from trainminder.errors import RecordingError
     from trainminder.simulate import ClusterSpec, Fault, simulate_task
     from trainminder.source.recordings import write_recording
-    from trainminder.source.truth import write_truth
+    from trainminder.source.recordings.truth import write_truth
 
     settings = settings_from(ctx)
     faults = [] if fault == "none" else [Fault(seed % machines, fault, onset_seconds=300.0)]

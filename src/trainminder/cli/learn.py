@@ -177,8 +177,8 @@ def _read_labelled(
         RecordingError: a recording cannot be read, or lacks its labels where they are needed.
     """
     from trainminder.source.recordings import read_recordings
-    from trainminder.source.tables import list_files
-    from trainminder.source.truth import read_truth, truth_path
+    from trainminder.source.recordings.tables import list_files
+    from trainminder.source.recordings.truth import read_truth, truth_path
 
     found: list[tuple[RawTask, tuple[Truth, ...]]] = []
     for path in paths:

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from trainminder.errors import StoreError
-from trainminder.source.matrix import MatrixAnswer, parse_matrix
+from trainminder.source.prometheus.matrix import MatrixAnswer, parse_matrix
 
 HEAD = '{"status":"success","data":{"resultType":"matrix","result":['
 FEW = settings(max_examples=150, deadline=None, derandomize=True)

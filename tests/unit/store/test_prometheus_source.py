@@ -20,8 +20,8 @@ from trainminder.settings import (
     StoreSettings,
     TaskSettings,
 )
-from trainminder.source.http import StoreClient
 from trainminder.source.prometheus import PrometheusSource
+from trainminder.source.prometheus.http import StoreClient
 from trainminder.types import RawMetric, RawTask, Task
 
 START = 1_760_000_000
@@ -111,8 +111,8 @@ def test_blank_markers_and_infinite_samples_are_missing_and_named(store_of: Any)
     assert [len(got[m, "gpu0"][0]) for m in "abce"] == [31, 31, 28, 29]
     assert ("d", "gpu0") not in got
     assert raw.machines == ("a", "b", "c", "d", "e")
-    assert any("4 samples are infinite" in text and "c, e" in text for text in raw.warnings)
-    assert any("31 samples" in text and "no data for this metric: d" in text for text in raw.warnings)
+    assert any("infinite count as missing: 4, on c, e" in text for text in raw.warnings)
+    assert any("missing: 31, on d; no data for this metric: d" in text for text in raw.warnings)
 
 
 def test_devices_are_named_alike_whatever_the_exporter(store_of: Any) -> None:

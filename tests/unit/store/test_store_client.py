@@ -18,7 +18,7 @@ import pytest
 
 from trainminder.errors import SettingsError, StoreError
 from trainminder.settings import StoreSettings
-from trainminder.source.http import RefusedError, StoreClient
+from trainminder.source.prometheus.http import RefusedError, StoreClient
 
 NOW = 1_760_000_000.0
 

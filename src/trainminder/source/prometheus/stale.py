@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from trainminder.source.cleaning import name_some
-from trainminder.source.matrix import MatrixAnswer
-from trainminder.source.queries import RATE_INTERVALS, Grid
-from trainminder.source.series import Fetched, instant, kept
+from trainminder.source.prometheus.matrix import MatrixAnswer
+from trainminder.source.prometheus.queries import RATE_INTERVALS, Grid
+from trainminder.source.prometheus.series import Fetched, instant, kept
+from trainminder.wording import some_names
 
 __all__ = ["ended_warnings", "without_carried", "without_edges"]
 
@@ -108,17 +108,17 @@ def ended_warnings(fetched: Iterable[Fetched], machines: Sequence[str]) -> list[
         behind = max(newest[name] - at for of_machine in ended.values() for name, at in of_machine.items())
         metrics = sorted(set().union(*ended.values()))
         lines.append(
-            f"window ends differ: {len(ended)} of {len(machines)} machines ({name_some(sorted(ended))}) end up to "
-            f"{behind:.0f} s before the others in {name_some(metrics)}: late data, or these machines went silent"
+            f"window ends differ: {len(ended)} of {len(machines)} machines ({some_names(sorted(ended))}) end up to "
+            f"{behind:.0f} s before the others in {some_names(metrics)}: late data, or these machines went silent"
         )
     else:
         lines += [
-            f"machine {machine} stopped reporting {name_some(sorted(of_machine))} at "
+            f"machine {machine} stopped reporting {some_names(sorted(of_machine))} at "
             f"{instant(max(of_machine.values()))}"
             for machine, of_machine in sorted(ended.items())
         ]
     lines += [
-        f"machine {machine}: {device} stopped reporting {name_some(sorted(of_device))} at "
+        f"machine {machine}: {device} stopped reporting {some_names(sorted(of_device))} at "
         f"{instant(max(of_device.values()))}, the machine's other devices go on"
         for (machine, device), of_device in sorted(lost.items())
     ]

@@ -8,9 +8,17 @@ from dataclasses import dataclass, field
 
 from trainminder.errors import StoreError
 from trainminder.settings import MembershipSettings, StoreSettings
-from trainminder.source.http import TIMED_OUT, TOO_LARGE, RefusedError, StoreClient
-from trainminder.source.matrix import MatrixAnswer
-from trainminder.source.queries import Grid, duration, machine_regex, measured_interval, probe, render, selector_of
+from trainminder.source.prometheus.http import TIMED_OUT, TOO_LARGE, RefusedError, StoreClient
+from trainminder.source.prometheus.matrix import MatrixAnswer
+from trainminder.source.prometheus.queries import (
+    Grid,
+    duration,
+    machine_regex,
+    measured_interval,
+    probe,
+    render,
+    selector_of,
+)
 from trainminder.types import MetricQuery
 
 __all__ = ["DEFAULT_INTERVAL_SECONDS", "FEWEST_POINTS", "Look", "RangeReader"]

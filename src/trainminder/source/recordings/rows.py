@@ -11,11 +11,11 @@ import polars as pl
 
 from trainminder.errors import RecordingError
 from trainminder.settings import RecordingSettings
-from trainminder.source.cells import Numbers, read_names, read_numbers
-from trainminder.source.cleaning import name_some
-from trainminder.source.tables import Table
-from trainminder.source.timestamps import read_instants
+from trainminder.source.recordings.cells import Numbers, read_names, read_numbers
+from trainminder.source.recordings.tables import Table
+from trainminder.source.recordings.timestamps import read_instants
 from trainminder.types import MetricSpec
+from trainminder.wording import some_names
 
 __all__ = ["Header", "Part"]
 
@@ -166,7 +166,7 @@ def _missing_key(key: str, table: Table) -> str:
     hint = f'is it "{name}"? ' if near else ""
     return (
         f'{table.path} has no column "{key}": {hint}say which column it is with --column {name}={key} '
-        f'(setting recording.columns, {{"{name}": "{key}"}}); it has {name_some(table.columns, 12)}'
+        f'(setting recording.columns, {{"{name}": "{key}"}}); it has {some_names(table.columns, 12)}'
     )
 
 
@@ -191,6 +191,6 @@ def _skipped_warning(skipped: Sequence[str], wanted: Mapping[str, MetricSpec]) -
         near = difflib.get_close_matches(name.lower(), wanted, n=1, cutoff=0.6)
         named.append(f"{name} (did you mean {near[0]}?)" if near else name)
     return (
-        f"columns that are no known metric are skipped: {name_some(named, 12)}: "
+        f"columns that are no known metric are skipped: {some_names(named, 12)}: "
         f"rename them in recording.columns, or admit them with --metric NAME"
     )
