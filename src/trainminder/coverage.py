@@ -49,26 +49,31 @@ class Sight:
     step_seconds: float = 0.0
     """Sampling interval of that metric."""
 
+    def look(self, panel: Panel) -> None:
+        """Count what is present of a metric."""
+        newest = panel.present.shape[1] - 1 - panel.present[:, ::-1].argmax(axis=1)
+        for row in np.flatnonzero(panel.present.any(axis=1)):
+            machine = panel.machines[panel.row_machine[row]]
+            at = float(panel.times[newest[row]])
+            self.last_seen[machine] = max(at, self.last_seen.get(machine, at))
+        self.cells += _cells(panel)
+        self.cells_present += int(panel.present.sum())
+
     def admit(self, panel: Panel, spec: MetricSpec, settings: DetectSettings) -> None:
-        """Count what is present of a metric, and refuse one that cannot be judged.
+        """Take a metric for judging, or refuse it.
 
         Raises:
             Unobservable: too few machines have it, too much is missing, or it is the same everywhere throughout.
         """
         name, machines = spec.name, len(panel.machines)
-        self._note_last_samples(panel)
         having = set(panel.row_machine.tolist())
         silent = [machine for number, machine in enumerate(panel.machines) if number not in having]
-        cells = panel.present.size + len(silent) * len(panel.times)
-        present = int(panel.present.sum())
-        self.cells += cells
-        self.cells_present += present
         if len(having) < settings.min_machines:
             raise Unobservable(
                 f"{name} is not judged: only {len(having)} of {machines} machines have it, "
                 f"and {settings.min_machines} are needed to compare"
             )
-        missing = 1.0 - present / cells
+        missing = 1.0 - float(panel.present.sum()) / _cells(panel)
         if missing > settings.max_missing_ratio:
             raise Unobservable(
                 f"{name} is not judged: {missing:.0%} of its samples are missing, "
@@ -120,13 +125,6 @@ class Sight:
             metrics_absent=raw.metrics_absent,
         )
 
-    def _note_last_samples(self, panel: Panel) -> None:
-        newest = panel.present.shape[1] - 1 - panel.present[:, ::-1].argmax(axis=1)
-        for row in np.flatnonzero(panel.present.any(axis=1)):
-            machine = panel.machines[panel.row_machine[row]]
-            at = float(panel.times[newest[row]])
-            self.last_seen[machine] = max(at, self.last_seen.get(machine, at))
-
     def note_silent(self, machines: Sequence[str]) -> None:
         """Warn of members that gave nothing, and of those that fell silent."""
         if not self.last_seen:
@@ -141,6 +139,12 @@ class Sight:
                 f"stopped reporting more than {SILENT_SECONDS:.0f} s before the others: {some_names(late)}: "
                 "unknown after that, not healthy"
             )
+
+
+def _cells(panel: Panel) -> int:
+    """Samples there would be if none were missing: a machine without a series misses all of its own."""
+    silent = len(panel.machines) - len(set(panel.row_machine.tolist()))
+    return panel.present.size + silent * len(panel.times)
 
 
 def _longest_activity(raw: RawTask, window_samples: int) -> float | None:

@@ -153,11 +153,14 @@ def run_pass(
     judge = _Judge(settings, state, names, group_of)
     by_name = {metric.metric: metric for metric in raw.metrics}
     try:
-        _check_comparable(raw, settings, group_of)
+        is_comparable = bool((group_of >= 0).any())
         for name in ordered_metrics(raw, settings):
             spec = raw.specs[name]
             try:
                 views = panels(by_name[name], raw.machines, settings.window_samples)
+                sight.look(views[0])
+                if not is_comparable:
+                    continue
                 sight.admit(views[0], spec, settings)
             except Unobservable as unusable:
                 sight.unusable.append(str(unusable))
@@ -166,6 +169,7 @@ def run_pass(
             judged = [judge.judge(panel, spec, denoiser) for panel in views]
             traces += judged if keep_traces else []
         sight.note_silent(raw.machines)
+        _check_comparable(raw, settings, group_of)
         verdicts, others = unite(judge.found)
         verdicts = state.verdicts or verdicts
         if others:

@@ -141,6 +141,12 @@ def test_what_cannot_be_judged_is_unknown_with_its_reason(seconds: int, machines
     assert result.verdicts == ()
 
 
+def test_two_machines_are_seen_though_they_cannot_be_compared() -> None:
+    result = judged(task_of(series_of("power", wavy_machines(2, 900))))
+    assert result.status == "unknown"
+    assert (result.coverage.machines_seen, result.coverage.samples_missing) == (2, 0.0)
+
+
 def test_too_many_missing_samples_are_unknown() -> None:
     machines = wavy_machines(8, 900)
     rng = np.random.default_rng(0)

@@ -20,7 +20,7 @@ from trainminder.errors import RecordingError, SettingsError
 from trainminder.settings import RecordingSettings
 from trainminder.source.cleaning import build_metric, classify_values, dropped_warnings
 from trainminder.source.recordings.cells import read_names
-from trainminder.source.recordings.rows import Header, Part
+from trainminder.source.recordings.rows import Header, Part, with_nearest
 from trainminder.source.recordings.tables import list_files, open_table, stem_of, write_table
 from trainminder.types import MetricSpec, RawMetric, RawTask
 from trainminder.wording import some_names
@@ -182,7 +182,7 @@ def _check_found(found: Sequence[str], skipped: Sequence[str], wanted: Mapping[s
     if not found:
         raise RecordingError(
             f"{where} holds no known metric: declare a column with --metric NAME or rename it with --column; "
-            f"columns seen: {some_names(skipped, 12) or 'none'}"
+            f"columns seen: {some_names(with_nearest(skipped, wanted), 12) or 'none'}"
         )
 
 

@@ -185,12 +185,17 @@ def _cell_warnings(cells: Mapping[str, Numbers]) -> list[str]:
     return lines
 
 
-def _skipped_warning(skipped: Sequence[str], wanted: Mapping[str, MetricSpec]) -> str:
+def with_nearest(names: Sequence[str], wanted: Mapping[str, MetricSpec]) -> list[str]:
+    """Each unknown name with the canonical one most like it."""
     named = []
-    for name in skipped:
+    for name in names:
         near = difflib.get_close_matches(name.lower(), wanted, n=1, cutoff=0.6)
         named.append(f"{name} (did you mean {near[0]}?)" if near else name)
+    return named
+
+
+def _skipped_warning(skipped: Sequence[str], wanted: Mapping[str, MetricSpec]) -> str:
     return (
-        f"columns that are no known metric are skipped: {some_names(named, 12)}: "
+        f"columns that are no known metric are skipped: {some_names(with_nearest(skipped, wanted), 12)}: "
         f"rename them in recording.columns, or admit them with --metric NAME"
     )
