@@ -22,12 +22,23 @@ import numpy as np
 from trainminder.errors import Unobservable
 from trainminder.types import BoolArray, FloatArray, IntArray, MetricSpec, Panel, RawMetric, Scale, View
 
-__all__ = ["Sampling", "align", "is_judged", "normalisation", "panels", "sampling_of", "window_means"]
+__all__ = [
+    "Sampling",
+    "align",
+    "compared_samples",
+    "is_judged",
+    "normalisation",
+    "panels",
+    "sampling_of",
+    "window_means",
+]
 
 #: A spread below this share of the full scale is below what the denoiser resolves.
 LEAST_SPREAD = 1e-3
 #: Share of irregular steps, or of cells without any machine's sample, above which sampling is event-driven.
 MOST_IRREGULAR = 0.25
+#: What is compared of a window spans at most this much.
+COMPARED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +250,15 @@ def _most_deviating(
         best[machine][better] = deviation[row][better]
         chosen[machine][better] = row
     return chosen
+
+
+def compared_samples(step_seconds: float, window_samples: int) -> int:
+    """How many of a window's newest samples are compared: those of the last minute, at least two.
+
+    The denoiser always sees the whole window. At slow sampling a window spans minutes, and a burst would stay in
+    it for that long and look lasting; at up to 8 s sampling the whole of the paper's window is compared.
+    """
+    return int(min(max(COMPARED_SECONDS / step_seconds, 2.0), window_samples))
 
 
 def window_means(values: FloatArray, window_samples: int) -> FloatArray:

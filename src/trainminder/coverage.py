@@ -10,17 +10,27 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainminder.align import panels
+from trainminder.align import compared_samples, panels
 from trainminder.errors import Unobservable
 from trainminder.settings import DetectSettings
 from trainminder.types import Coverage, MetricSpec, Panel, RawTask
+from trainminder.wording import some_names
 
-__all__ = ["Sight", "some_names"]
+__all__ = ["Sight", "lasting_seconds"]
 
 #: Metrics that tell whether the task works at all, with the value below which a machine is idle.
 ACTIVITY = {"gpu_duty_cycle": 5.0, "gpu_graphics_activity": 0.05, "gpu_sm_activity": 0.05, "gpu_tensor_activity": 0.05}
 #: A machine whose last sample is older than the others' by more than this has fallen silent.
 SILENT_SECONDS = 60.0
+
+
+def lasting_seconds(step_seconds: float, settings: DetectSettings) -> float:
+    """How long a machine must remain the candidate: what it did wrong then lasted for ``continuity_seconds``.
+
+    A disturbance is seen for as long as it lasts and as long as a window's compared samples look back.
+    """
+    looks_back = (compared_samples(step_seconds, settings.window_samples) - 1) * step_seconds
+    return settings.continuity_seconds + looks_back
 
 
 @dataclass(slots=True)
@@ -34,27 +44,36 @@ class Sight:
     cells: int = 0
     cells_present: int = 0
     span_seconds: float = 0.0
+    spare_seconds: float = -np.inf
+    """By how much the data exceed what a verdict takes, in the metric where that is most."""
+    step_seconds: float = 0.0
+    """Sampling interval of that metric."""
+
+    def look(self, panel: Panel) -> None:
+        """Count what is present of a metric."""
+        newest = panel.present.shape[1] - 1 - panel.present[:, ::-1].argmax(axis=1)
+        for row in np.flatnonzero(panel.present.any(axis=1)):
+            machine = panel.machines[panel.row_machine[row]]
+            at = float(panel.times[newest[row]])
+            self.last_seen[machine] = max(at, self.last_seen.get(machine, at))
+        self.cells += _cells(panel)
+        self.cells_present += int(panel.present.sum())
 
     def admit(self, panel: Panel, spec: MetricSpec, settings: DetectSettings) -> None:
-        """Count what is present of a metric, and refuse one that cannot be judged.
+        """Take a metric for judging, or refuse it.
 
         Raises:
             Unobservable: too few machines have it, too much is missing, or it is the same everywhere throughout.
         """
         name, machines = spec.name, len(panel.machines)
-        self._note_last_samples(panel)
         having = set(panel.row_machine.tolist())
         silent = [machine for number, machine in enumerate(panel.machines) if number not in having]
-        cells = panel.present.size + len(silent) * len(panel.times)
-        present = int(panel.present.sum())
-        self.cells += cells
-        self.cells_present += present
         if len(having) < settings.min_machines:
             raise Unobservable(
                 f"{name} is not judged: only {len(having)} of {machines} machines have it, "
                 f"and {settings.min_machines} are needed to compare"
             )
-        missing = 1.0 - present / cells
+        missing = 1.0 - float(panel.present.sum()) / _cells(panel)
         if missing > settings.max_missing_ratio:
             raise Unobservable(
                 f"{name} is not judged: {missing:.0%} of its samples are missing, "
@@ -68,7 +87,13 @@ class Sight:
         if silent:
             self.warnings.append(f"{name}: no data from {some_names(silent)}; the others are compared without them")
         self.used.append(name)
-        self.span_seconds = max(self.span_seconds, float(panel.times[-1] - panel.times[0]))
+        span = float(panel.times[-1] - panel.times[0])
+        self.span_seconds = max(self.span_seconds, span)
+        takes = (panel.window_samples - 1) * panel.step_seconds + lasting_seconds(panel.step_seconds, settings)
+        # Rounding of the grid must not decide.
+        spare = span - takes + 1e-3 * panel.step_seconds
+        if spare > self.spare_seconds:
+            self.spare_seconds, self.step_seconds = spare, panel.step_seconds
 
     def check_observed(self, raw: RawTask, settings: DetectSettings, *, is_resumed: bool) -> None:
         """Whether what was seen carries the verdict that nobody stands out.
@@ -79,10 +104,11 @@ class Sight:
         if not self.used:
             reasons = "; ".join(self.unusable[:5]) or "none of the wanted metrics has data"
             raise Unobservable(f"no usable metric: {reasons}")
-        if not is_resumed and self.span_seconds < settings.continuity_seconds:
+        if not is_resumed and self.spare_seconds < 0:
             raise Unobservable(
-                f"the data span {self.span_seconds:.0f} s, and the same machine must stand out for "
-                f"{settings.continuity_seconds:.0f} s (detect.continuity_seconds): ask for a longer range"
+                f"the data span {self.span_seconds:.0f} s, and a verdict takes at least "
+                f"{self.span_seconds - self.spare_seconds:.0f} s at {self.step_seconds:g} s sampling with "
+                f"detect.continuity_seconds {settings.continuity_seconds:g}: ask for a longer range (--minutes)"
             )
         longest = _longest_activity(raw, settings.window_samples)
         if longest is not None and longest < min(settings.continuity_seconds, self.span_seconds):
@@ -99,13 +125,6 @@ class Sight:
             metrics_absent=raw.metrics_absent,
         )
 
-    def _note_last_samples(self, panel: Panel) -> None:
-        newest = panel.present.shape[1] - 1 - panel.present[:, ::-1].argmax(axis=1)
-        for row in np.flatnonzero(panel.present.any(axis=1)):
-            machine = panel.machines[panel.row_machine[row]]
-            at = float(panel.times[newest[row]])
-            self.last_seen[machine] = max(at, self.last_seen.get(machine, at))
-
     def note_silent(self, machines: Sequence[str]) -> None:
         """Warn of members that gave nothing, and of those that fell silent."""
         if not self.last_seen:
@@ -120,6 +139,12 @@ class Sight:
                 f"stopped reporting more than {SILENT_SECONDS:.0f} s before the others: {some_names(late)}: "
                 "unknown after that, not healthy"
             )
+
+
+def _cells(panel: Panel) -> int:
+    """Samples there would be if none were missing: a machine without a series misses all of its own."""
+    silent = len(panel.machines) - len(set(panel.row_machine.tolist()))
+    return panel.present.size + silent * len(panel.times)
 
 
 def _longest_activity(raw: RawTask, window_samples: int) -> float | None:
@@ -140,9 +165,3 @@ def _longest_activity(raw: RawTask, window_samples: int) -> float | None:
         stretches = (turns[1::2] - turns[0::2]) * panel.step_seconds
         longest = max(longest or 0.0, float(stretches.max(initial=0.0)))
     return longest
-
-
-def some_names(names: Sequence[str], most: int = 5) -> str:
-    """The first few names and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainminder.align import is_judged, normalisation, panels
-from trainminder.coverage import Sight, some_names
+from trainminder.align import compared_samples, is_judged, normalisation, panels
+from trainminder.coverage import Sight, lasting_seconds
 from trainminder.decide import follow, unite, verdict_of
 from trainminder.errors import TooFewMachines, Unobservable
 from trainminder.score import dissimilarity, normal_score
@@ -32,6 +32,7 @@ from trainminder.types import (
     View,
     WindowScores,
 )
+from trainminder.wording import some_names
 
 __all__ = ["PassState", "ordered_metrics", "run_pass"]
 
@@ -81,7 +82,7 @@ class _Judge:
                 scores,
                 int(group),
                 self.state.continuity.get(key),
-                continuity_seconds=self.settings.continuity_seconds,
+                continuity_seconds=lasting_seconds(panel.step_seconds, self.settings),
                 patience_seconds=self.settings.window_samples * panel.step_seconds,
                 first_window=first,
             )
@@ -96,13 +97,14 @@ class _Judge:
         judged_rows = is_judged(panel.present, panel.window_samples)
         windows = np.arange(panel.rows.shape[1])
         judged = (panel.rows >= 0) & judged_rows[np.maximum(panel.rows, 0), windows]
-        embeddings = denoiser.embed(panel.values, panel.rows, scale.low, scale.high)
+        width = compared_samples(panel.step_seconds, panel.window_samples)
+        embeddings = denoiser.embed(panel.values, panel.rows, scale.low, scale.high)[:, :, -width:]
         sums = dissimilarity(embeddings, judged, self.group_of, settings.distance)
         score, threshold = normal_score(
             sums,
             scale.spread,
             self.group_of,
-            width=embeddings.shape[2],
+            width=width,
             distance=settings.distance,
             false_alarm_probability=settings.false_alarm_probability,
             min_machines=settings.min_machines,
@@ -151,11 +153,14 @@ def run_pass(
     judge = _Judge(settings, state, names, group_of)
     by_name = {metric.metric: metric for metric in raw.metrics}
     try:
-        _check_comparable(raw, settings, group_of)
+        is_comparable = bool((group_of >= 0).any())
         for name in ordered_metrics(raw, settings):
             spec = raw.specs[name]
             try:
                 views = panels(by_name[name], raw.machines, settings.window_samples)
+                sight.look(views[0])
+                if not is_comparable:
+                    continue
                 sight.admit(views[0], spec, settings)
             except Unobservable as unusable:
                 sight.unusable.append(str(unusable))
@@ -164,6 +169,7 @@ def run_pass(
             judged = [judge.judge(panel, spec, denoiser) for panel in views]
             traces += judged if keep_traces else []
         sight.note_silent(raw.machines)
+        _check_comparable(raw, settings, group_of)
         verdicts, others = unite(judge.found)
         verdicts = state.verdicts or verdicts
         if others:

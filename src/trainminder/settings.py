@@ -229,12 +229,12 @@ class TrainSettings(_Section):
     """LSTM layers (the paper's 1)."""
     kl_weight: Annotated[float, Field(ge=0)] = 1e-5
     """Weight of the KL term beside the squared error. Higher smooths more and blurs small faults."""
-    epochs: Annotated[int, Field(ge=1)] = 40
+    epochs: Annotated[int, Field(ge=1)] = 20
     """Passes over the training windows."""
-    batch_size: Annotated[int, Field(ge=1)] = 512
+    batch_size: Annotated[int, Field(ge=1)] = 256
     """Windows per step."""
-    learning_rate: Positive = 5e-3
-    """Initial learning rate; it falls to zero along a cosine."""
+    learning_rate: Positive = 2e-2
+    """Highest learning rate: reached over the first tenth of the steps, then falling to zero along a cosine."""
     max_windows: Annotated[int, Field(ge=100)] = 40_000
     """Most windows taken from the data, drawn by the seed."""
     seed: int = 0

@@ -326,7 +326,8 @@ class PassResult:
 class Denoiser(Protocol):
     """What the pipeline asks of a denoising model: windows in, embeddings out."""
 
-    window_samples: int
+    @property
+    def window_samples(self) -> int: ...
 
     def embed(self, values: FloatArray, rows: IntArray, low: FloatArray, high: FloatArray) -> Float32Array:
         """Normalise, denoise and return every window's embedding.

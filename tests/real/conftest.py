@@ -1,6 +1,7 @@
 """Real servers for tests: each on a free port of this host, in its own folder, ended by its process id.
 
-    def test_x(prometheus_with, openmetrics_text): store = prometheus_with(openmetrics_text(series)); store.url
+    def test_x(prometheus_with, make_series):
+        url = prometheus_with([make_series("up", {"instance": "a"}, times, values)]).url
 
 A missing server fails the test and says what to install.
 """
@@ -261,3 +262,9 @@ def make_series() -> Callable[..., Series]:
     return lambda name, labels, times, values: Series(
         name, labels, np.asarray(times, dtype=np.float64), np.asarray(values, dtype=np.float64)
     )
+
+
+@pytest.fixture
+def openmetrics_text() -> Callable[[Iterable[Series]], str]:
+    """Series as OpenMetrics text, the input of ``promtool tsdb create-blocks-from openmetrics``."""
+    return lambda series: "".join(exposition(series, 1)) + "# EOF\n"

@@ -13,8 +13,8 @@ from trainminder.catalogue import load_catalogue
 from trainminder.errors import MembershipError, StoreError
 from trainminder.membership.promql import find_task
 from trainminder.settings import MembershipSettings, Settings, StoreSettings, TaskSettings
-from trainminder.source.http import StoreClient
 from trainminder.source.prometheus import PrometheusSource
+from trainminder.source.prometheus.http import StoreClient
 from trainminder.types import RawMetric, RawTask, Task
 
 NOW = 1_764_580_000.0  # a multiple of 10 s
@@ -144,6 +144,24 @@ def test_a_stopped_machine_is_not_carried_forward(store_with: Build, make_series
     _, busy = one(by_name(raw, "cpu_usage"), "gpu-02", None)
     np.testing.assert_allclose(busy, 75.0, rtol=1e-9)
     assert any(text.startswith("machine gpu-02 stopped reporting cpu_usage, gpu_power_draw") for text in raw.warnings)
+
+
+def test_a_counter_that_restarts_gives_no_spike_and_is_told(store_with: Build, make_series: Build) -> None:
+    times = NOW + np.arange(SECONDS)
+    series = []
+    for i in range(3):
+        total = 8.1e12 + 2.5e9 * (times - NOW)
+        if i == 1:
+            total[60:] = 1.1e8 + 2.5e9 * np.arange(SECONDS - 60)
+        for way in ("receive", "transmit"):
+            labels = {"instance": f"n{i}:9100", "device": "eth0", "task": "t"}
+            series.append(make_series(f"node_network_{way}_bytes_total", labels, times, total))
+    raw = fetched(store_with(series).url, Task("t", matcher='task="t"'), metrics=["tcp_throughput"])
+    metric = by_name(raw, "tcp_throughput")
+    assert metric.values.min() > 0.0
+    assert metric.values.max() < 5.0e9 * 1.01
+    np.testing.assert_allclose(one(metric, "n0", None)[1], 5.0e9, rtol=1e-6)
+    assert raw.warnings == ("machine n1: the counters of tcp_throughput started again from zero: a restart?",)
 
 
 def test_a_slower_sampling_is_measured(store_with: Build, make_series: Build) -> None:

@@ -34,7 +34,7 @@ def demo(
     from trainminder.errors import RecordingError
     from trainminder.simulate import ClusterSpec, Fault, simulate_task
     from trainminder.source.recordings import write_recording
-    from trainminder.source.truth import write_truth
+    from trainminder.source.recordings.truth import write_truth
 
     settings = settings_from(ctx)
     faults = [] if fault == "none" else [Fault(seed % machines, fault, onset_seconds=300.0)]
@@ -48,7 +48,10 @@ def demo(
     recording, report = output / "demo.parquet", output / "demo.html"
     write_recording(raw, recording)
     write_truth(truths, recording)
-    says = typer.echo if form == "table" else lambda text: typer.echo(text, err=True)
+
+    def says(text: str) -> None:
+        typer.echo(text, err=form == "json")
+
     for truth in truths:
         where = truth.machine + (f" ({truth.device})" if truth.device else "")
         says(f"simulated: {machines} machines for 15 minutes; {truth.fault_type} on {where} from second 300")

@@ -73,7 +73,7 @@ def doctor(
 
     address = None
     if fetched.is_live:
-        from trainminder.source.http import StoreClient
+        from trainminder.source.prometheus.http import StoreClient
 
         with StoreClient(settings.store) as client:
             address = client.address

@@ -80,8 +80,8 @@ def fetch_live(task: str | None, from_at: float, to_at: float, settings: Setting
     if task is None:
         raise SettingsError("--task is missing: name the task to look at in the store")
     from trainminder.membership.promql import find_task
-    from trainminder.source.http import StoreClient
     from trainminder.source.prometheus import PrometheusSource
+    from trainminder.source.prometheus.http import StoreClient
 
     client = StoreClient(settings.store)
     try:

@@ -99,20 +99,26 @@ def train(
 def _train_all(windows: dict[str, Float32Array], settings: Settings, output: Path) -> None:
     import numpy as np
 
-    from trainminder.denoise import GENERAL, save_model
+    from trainminder.denoise import GENERAL_MODEL, save_model
     from trainminder.denoise.training import train_model
+    from trainminder.denoise.windows import NORMALISATION
 
     share = max(settings.train.max_windows // len(windows), 1)
     rng = np.random.default_rng(settings.train.seed)
     pooled = np.concatenate([rng.permutation(each)[:share] for each in windows.values()])
     rows = []
     with progress("training", total=len(windows) + 1) as advance:
-        for name, each in {**windows, GENERAL: pooled}.items():
+        for name, each in {**windows, GENERAL_MODEL: pooled}.items():
             model = train_model(
-                each, metric=name, window_samples=settings.detect.window_samples, settings=settings.train
+                each,
+                metric=name,
+                window_samples=settings.detect.window_samples,
+                normalisation=NORMALISATION,
+                settings=settings.train,
             )
             save_model(model, output)
-            rows.append((name, str(len(each)), f"{model.card.validation_mse:.2e}", f"{model.card.validation_kl:.3g}"))
+            last = model.card.history[-1]
+            rows.append((name, str(len(each)), f"{last.validation_mse:.2e}", f"{last.validation_kl:.3g}"))
             advance(1, at=name)
     print_table(("metric", "windows", "validation MSE", "KL"), rows)
     typer.echo(f'written to {output}: use them with "detect --models-dir {output}" or detect.models_dir')
@@ -171,8 +177,8 @@ def _read_labelled(
         RecordingError: a recording cannot be read, or lacks its labels where they are needed.
     """
     from trainminder.source.recordings import read_recordings
-    from trainminder.source.tables import list_files
-    from trainminder.source.truth import read_truth, truth_path
+    from trainminder.source.recordings.tables import list_files
+    from trainminder.source.recordings.truth import read_truth, truth_path
 
     found: list[tuple[RawTask, tuple[Truth, ...]]] = []
     for path in paths:

@@ -13,7 +13,10 @@ from trainminder.align import is_judged, normalisation, panels
 from trainminder.errors import Unobservable
 from trainminder.types import BoolArray, Float32Array, MetricSpec, Panel, RawMetric, RawTask, Truth
 
-__all__ = ["training_windows"]
+__all__ = ["NORMALISATION", "training_windows"]
+
+#: How the windows are normalised, for a model's card.
+NORMALISATION = "min-max; physical bounds of the catalogue, else the extremes seen up to the window's end"
 
 
 def training_windows(
@@ -69,5 +72,4 @@ def _of_panel(panel: Panel, spec: MetricSpec, truths: Sequence[Truth]) -> Float3
 
 
 def _is_whole(present: BoolArray, width: int) -> BoolArray:
-    whole: BoolArray = np.lib.stride_tricks.sliding_window_view(present, width, axis=1).all(axis=2)
-    return whole
+    return np.asarray(np.lib.stride_tricks.sliding_window_view(present, width, axis=1).all(axis=2))

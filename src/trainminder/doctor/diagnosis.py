@@ -72,8 +72,8 @@ class Diagnosis:
     reason: str | None
     """Why the task cannot be judged; None: it can."""
     continuity_seconds: float
-    window_seconds: float | None
-    """Span of the shortest window of any metric that can be judged."""
+    confirmed_after_seconds: float | None
+    """How long a fault lasts at least before it is confirmed: the continuity, and as long as a window looks back."""
     is_partial: bool
 
     @property
@@ -91,7 +91,7 @@ class Diagnosis:
         return (
             f"doctor: {self.task} can be judged: {len(judged)} of {len(self.metrics)} metrics on {self.machines_seen} "
             f"of {len(self.machines)} machines every {every}; a fault is confirmed after at least "
-            f"{self.continuity_seconds:g} s + its first window (up to {self.window_seconds:g} s)"
+            f"{self.confirmed_after_seconds:g} s (continuity {self.continuity_seconds:g} s + a window)"
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class Diagnosis:
             "machines": list(self.machines),
             "machines_seen": self.machines_seen,
             "continuity_seconds": self.continuity_seconds,
-            "window_seconds": self.window_seconds,
+            "confirmed_after_seconds": self.confirmed_after_seconds,
             "is_partial": self.is_partial,
             "metrics": [metric.as_json() for metric in self.metrics],
             "findings": [finding.as_json() for finding in self.findings],

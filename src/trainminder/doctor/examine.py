@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from trainminder.coverage import Sight
+from trainminder.coverage import Sight, lasting_seconds
 from trainminder.doctor.diagnosis import Diagnosis, Finding, MetricDiagnosis
 from trainminder.doctor.findings import (
     absent_findings,
@@ -58,8 +58,8 @@ def diagnose(
         *sampling_findings(raw, settings, looks),
         *absent_findings(raw, catalogue or {}),
     ]
-    windows = [
-        settings.window_samples * look.interval_seconds
+    lasting = [
+        lasting_seconds(look.interval_seconds, settings)
         for look in looks
         if look.reason is None and look.interval_seconds is not None
     ]
@@ -77,7 +77,7 @@ def diagnose(
         findings=tuple(sorted(findings, key=lambda finding: finding.severity == "note")),
         reason=verdict.text if verdict else None,
         continuity_seconds=settings.continuity_seconds,
-        window_seconds=min(windows, default=None),
+        confirmed_after_seconds=min(lasting, default=None),
         is_partial=raw.is_partial,
     )
 
@@ -101,7 +101,7 @@ def _verdict(raw: RawTask, settings: DetectSettings, sight: Sight) -> Finding | 
     except Unobservable as unobservable:
         if not sight.used:
             kind, remedy = "nothing_usable", "see the findings about the metrics: one that can be judged is enough"
-        elif sight.span_seconds < settings.continuity_seconds:
+        elif sight.spare_seconds < 0:
             kind, remedy = "short_range", "look at more data with --minutes, or lower detect.continuity_seconds"
         else:
             kind, remedy = "idle", "look again while the task works, or at another time with --at"

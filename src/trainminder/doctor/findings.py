@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from trainminder.coverage import ACTIVITY, SILENT_SECONDS, some_names
+from trainminder.coverage import ACTIVITY, SILENT_SECONDS
 from trainminder.doctor.clocks import shifted_machines
 from trainminder.doctor.diagnosis import Finding, Severity
 from trainminder.doctor.look import GAP_INTERVALS, Look
 from trainminder.doctor.remedies import exporter_of, exporters_of, family_of, to_get, to_restart, to_speed_up
 from trainminder.settings import DetectSettings
 from trainminder.types import MetricSpec, RawTask
+from trainminder.wording import some_names
 
 __all__ = [
     "absent_findings",

@@ -101,6 +101,7 @@ def look_at(raw: RawMetric, task: RawTask, settings: DetectSettings, sight: Sigh
         return look
     _measure_presence(look, views, task)
     look.alignment = None if look.is_event_driven else alignment_of(views[0])
+    sight.look(views[0])
     try:
         sight.admit(views[0], look.spec, settings)
     except Unobservable as unusable:

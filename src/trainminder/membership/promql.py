@@ -10,8 +10,8 @@ from trainminder.errors import MembershipError, StoreError
 from trainminder.membership.names import quote
 from trainminder.membership.static import StaticMembership
 from trainminder.settings import MembershipSettings, Settings
-from trainminder.source.http import RefusedError, StoreClient
-from trainminder.source.queries import metric_names
+from trainminder.source.prometheus.http import RefusedError, StoreClient
+from trainminder.source.prometheus.queries import metric_names
 from trainminder.types import MetricSpec, Task
 
 __all__ = ["PromqlMembership", "find_task"]

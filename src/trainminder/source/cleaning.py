@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trainminder.types import BoolArray, FloatArray, IntArray, MetricSpec, RawMetric
+from trainminder.wording import some_names
 
-__all__ = ["KINDS", "build_metric", "classify_values", "clean_values", "dropped_warnings", "name_some"]
+__all__ = ["KINDS", "build_metric", "classify_values", "clean_values", "dropped_warnings"]
 
 #: Why a sample is missing; ``classify_values`` gives 1 for the first, 0 for a sample that is kept.
 KINDS = ("nan", "infinite", "sentinel", "impossible")
@@ -114,10 +115,10 @@ def dropped_warnings(
             "sentinel": 'a "no value" marker',
             "impossible": f"outside {_bounds(spec)} (is that the unit of the source?)",
         }[kind]
-        none_left = f"; no data for this metric: {name_some(empty)}" if empty else ""
+        none_left = f"; no data for this metric: {some_names(empty)}" if empty else ""
         lines.append(
             f"{spec.name}: samples that are {what} count as missing: {counts[kind]}, "
-            f"on {name_some(sorted(machine_names[m] for m in hit))}{none_left}"
+            f"on {some_names(sorted(machine_names[m] for m in hit))}{none_left}"
         )
     return lines
 
@@ -126,12 +127,6 @@ def _bounds(spec: MetricSpec) -> str:
     low = "" if spec.lower is None else f"{spec.lower:g}"
     high = "" if spec.upper is None else f"{spec.upper:g}"
     return f"{low}..{high} {spec.unit}".rstrip()
-
-
-def name_some(names: Sequence[str], most: int = 5) -> str:
-    """The first few names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def build_metric(

@@ -11,11 +11,11 @@ import polars as pl
 
 from trainminder.errors import RecordingError
 from trainminder.settings import RecordingSettings
-from trainminder.source.cells import Numbers, read_names, read_numbers
-from trainminder.source.cleaning import name_some
-from trainminder.source.tables import Table
-from trainminder.source.timestamps import read_instants
+from trainminder.source.recordings.cells import Numbers, read_names, read_numbers
+from trainminder.source.recordings.tables import Table
+from trainminder.source.recordings.timestamps import read_instants
 from trainminder.types import MetricSpec
+from trainminder.wording import some_names
 
 __all__ = ["Header", "Part"]
 
@@ -170,7 +170,7 @@ def _missing_key(key: str, table: Table) -> str:
     hint = f'is it "{name}"? ' if near else ""
     return (
         f'{table.path} has no column "{key}": {hint}say which column it is with --column {name}={key} '
-        f'(setting recording.columns, {{"{name}": "{key}"}}); it has {name_some(table.columns, 12)}'
+        f'(setting recording.columns, {{"{name}": "{key}"}}); it has {some_names(table.columns, 12)}'
     )
 
 
@@ -189,12 +189,17 @@ def _cell_warnings(cells: Mapping[str, Numbers]) -> list[str]:
     return lines
 
 
-def _skipped_warning(skipped: Sequence[str], wanted: Mapping[str, MetricSpec]) -> str:
+def with_nearest(names: Sequence[str], wanted: Mapping[str, MetricSpec]) -> list[str]:
+    """Each unknown name with the canonical one most like it."""
     named = []
-    for name in skipped:
+    for name in names:
         near = difflib.get_close_matches(name.lower(), wanted, n=1, cutoff=0.6)
         named.append(f"{name} (did you mean {near[0]}?)" if near else name)
+    return named
+
+
+def _skipped_warning(skipped: Sequence[str], wanted: Mapping[str, MetricSpec]) -> str:
     return (
-        f"columns that are no known metric are skipped: {name_some(named, 12)}: "
+        f"columns that are no known metric are skipped: {some_names(with_nearest(skipped, wanted), 12)}: "
         f"rename them in recording.columns, or admit them with --metric NAME"
     )

@@ -13,7 +13,7 @@ import polars as pl
 
 from trainminder.errors import RecordingError, SettingsError
 from trainminder.settings import RecordingSettings
-from trainminder.source.cells import read_names
+from trainminder.source.recordings.cells import read_names
 
 __all__ = ["read_instants"]
 

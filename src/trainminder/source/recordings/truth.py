@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from trainminder.errors import RecordingError
-from trainminder.source.tables import stem_of
+from trainminder.source.recordings.tables import stem_of
 from trainminder.types import Truth
 
 __all__ = ["read_truth", "truth_path", "write_truth"]

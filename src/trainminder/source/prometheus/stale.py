@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from trainminder.source.cleaning import name_some
-from trainminder.source.matrix import MatrixAnswer
-from trainminder.source.queries import RATE_INTERVALS, Grid
-from trainminder.source.series import Fetched, instant, kept
+from trainminder.source.prometheus.matrix import MatrixAnswer
+from trainminder.source.prometheus.queries import RATE_INTERVALS, Grid
+from trainminder.source.prometheus.series import Fetched, instant, kept
+from trainminder.wording import some_names
 
 __all__ = ["ended_warnings", "without_carried", "without_edges"]
 
@@ -52,7 +52,7 @@ def without_edges(answer: MatrixAnswer, grid: Grid, step: float) -> MatrixAnswer
 
 
 def without_carried(item: Fetched, down: MatrixAnswer) -> tuple[MatrixAnswer, int]:
-    """A metric without values that were carried forward while its target was down, and how many these were.
+    """A metric without values carried forward while its target was down, and the most that one series lost.
 
     Args:
         item: the metric.
@@ -63,6 +63,7 @@ def without_carried(item: Fetched, down: MatrixAnswer) -> tuple[MatrixAnswer, in
     instants = [down.times[a:b][zero[a:b]] for a, b in zip(down.offsets[:-1], down.offsets[1:], strict=True)]
     targets = [(labels, at) for labels, at in zip(down.labels, instants, strict=True) if len(at)]
     keep = np.ones(len(item.answer.times), dtype=np.bool_)
+    most = 0
     for index, labels in enumerate(item.answer.labels):
         start, end = item.bounds(index)
         times, values = item.answer.times[start:end], item.answer.values[start:end]
@@ -74,8 +75,8 @@ def without_carried(item: Fetched, down: MatrixAnswer) -> tuple[MatrixAnswer, in
             nearest = np.minimum(np.abs(at[place] - times), np.abs(at[np.maximum(place - 1, 0)] - times))
             is_same = np.concatenate([[False], values[1:] == values[:-1]])
             keep[start:end] &= ~(is_same & (nearest <= 0.5 * item.interval))
-    dropped = int(len(keep) - keep.sum())
-    return (kept(item.answer, keep) if dropped else item.answer), dropped
+        most = max(most, end - start - int(keep[start:end].sum()))
+    return (kept(item.answer, keep) if most else item.answer), most
 
 
 def ended_warnings(fetched: Iterable[Fetched], machines: Sequence[str]) -> list[str]:
@@ -107,17 +108,17 @@ def ended_warnings(fetched: Iterable[Fetched], machines: Sequence[str]) -> list[
         behind = max(newest[name] - at for of_machine in ended.values() for name, at in of_machine.items())
         metrics = sorted(set().union(*ended.values()))
         lines.append(
-            f"window ends differ: {len(ended)} of {len(machines)} machines ({name_some(sorted(ended))}) end up to "
-            f"{behind:.0f} s before the others in {name_some(metrics)}: late data, or these machines went silent"
+            f"window ends differ: {len(ended)} of {len(machines)} machines ({some_names(sorted(ended))}) end up to "
+            f"{behind:.0f} s before the others in {some_names(metrics)}: late data, or these machines went silent"
         )
     else:
         lines += [
-            f"machine {machine} stopped reporting {name_some(sorted(of_machine))} at "
+            f"machine {machine} stopped reporting {some_names(sorted(of_machine))} at "
             f"{instant(max(of_machine.values()))}"
             for machine, of_machine in sorted(ended.items())
         ]
     lines += [
-        f"machine {machine}: {device} stopped reporting {name_some(sorted(of_device))} at "
+        f"machine {machine}: {device} stopped reporting {some_names(sorted(of_device))} at "
         f"{instant(max(of_device.values()))}, the machine's other devices go on"
         for (machine, device), of_device in sorted(lost.items())
     ]

@@ -15,11 +15,10 @@ import numpy as np
 
 from trainminder.clock import Clock, SystemClock
 from trainminder.errors import MembershipError, SettingsError, StoreError
-from trainminder.membership.names import strip_port
+from trainminder.membership.names import machine_name, strip_port
 from trainminder.settings import MembershipSettings, StoreSettings
-from trainminder.source.cleaning import name_some
-from trainminder.source.http import RefusedError, StoreClient
-from trainminder.source.queries import (
+from trainminder.source.prometheus.http import RefusedError, StoreClient
+from trainminder.source.prometheus.queries import (
     Grid,
     is_rate,
     queries_of,
@@ -29,8 +28,8 @@ from trainminder.source.queries import (
     series_name,
     task_matchers,
 )
-from trainminder.source.ranges import DEFAULT_INTERVAL_SECONDS, FEWEST_POINTS, RangeReader
-from trainminder.source.series import (
+from trainminder.source.prometheus.ranges import DEFAULT_INTERVAL_SECONDS, FEWEST_POINTS, RangeReader
+from trainminder.source.prometheus.series import (
     Fetched,
     build_raw,
     check_clusters,
@@ -40,8 +39,9 @@ from trainminder.source.series import (
     kept,
     renamed_machines,
 )
-from trainminder.source.stale import ended_warnings, without_carried, without_edges
+from trainminder.source.prometheus.stale import ended_warnings, without_carried, without_edges
 from trainminder.types import FoundAs, MetricQuery, MetricSpec, RawMetric, RawTask, Task
+from trainminder.wording import some_names
 
 __all__ = ["PrometheusSource"]
 
@@ -52,6 +52,7 @@ class _Outcome:
 
     item: Fetched | None = None
     notes: list[str] = field(default_factory=list)
+    restarted: set[str] = field(default_factory=set)
     is_assumed: bool = False
     refused: RefusedError | None = None
     store_warnings: tuple[str, ...] = ()
@@ -121,11 +122,12 @@ class PrometheusSource:
                 f'task "{task.name}": the store has series, but none of its samples between {instant(from_at)} and '
                 f"{instant(to_at)} names a machine of the task and holds a number: {'; '.join(warnings[-3:])}"
             )
-        seen = sorted({machine for raw in raws for machine in raw.machines})
+        # A machine that sends nothing but blanks is seen all the same: its data are missing, not the machine.
+        seen = sorted({row[0] for item in fetched for row in item.rows if row is not None})
         members = task.machines if task.machines is not None else tuple(seen)
         silent = sorted(set(members) - set(seen))
         if silent:
-            warnings.append(f"{len(silent)} of {len(members)} machines have no series at all: {name_some(silent)}")
+            warnings.append(f"{len(silent)} of {len(members)} machines have no series at all: {some_names(silent)}")
         warnings += ended_warnings(fetched, members)
         found = {raw.metric for raw in raws}
         store_warnings = dict.fromkeys(text for outcome in outcomes for text in outcome.store_warnings)
@@ -226,6 +228,7 @@ class PrometheusSource:
         return _Outcome(
             item=Fetched(spec, query, interval, answer),
             notes=[f"{spec.name}: {note}" for note in notes],
+            restarted={machine_name(value, self._membership) for _, look in looks for value in look.restarted},
             is_assumed=not measured,
             store_warnings=answer.warnings,
             store_infos=answer.infos,
@@ -243,9 +246,18 @@ class PrometheusSource:
         assumed = [outcome.item.spec.name for outcome in outcomes if outcome.is_assumed and outcome.item]
         if assumed:
             warnings.append(
-                f"the sampling interval of {name_some(assumed)} could not be measured: {DEFAULT_INTERVAL_SECONDS:g} s "
+                f"the sampling interval of {some_names(assumed)} could not be measured: {DEFAULT_INTERVAL_SECONDS:g} s "
                 f"is assumed; set store.interval_seconds"
             )
+        restarts: dict[str, list[str]] = {}
+        for outcome in outcomes:
+            if outcome.item is not None:
+                for machine in outcome.restarted:
+                    restarts.setdefault(machine, []).append(outcome.item.spec.name)
+        warnings += [
+            f"machine {machine}: the counters of {some_names(names)} started again from zero: a restart?"
+            for machine, names in sorted(restarts.items())
+        ]
         warnings += [note for outcome in outcomes for note in outcome.notes]
         infos = dict.fromkeys(text for outcome in outcomes for text in outcome.store_infos)
         return warnings + [f"note of the store: {text}" for text in infos]
@@ -258,7 +270,7 @@ class PrometheusSource:
             return refused[0]
         asked = f"matcher {task.matcher}" if task.matcher else "no matcher"
         if task.machines is not None:
-            asked += f", machines {name_some(task.machines, 3)} by the label {self._membership.machine_label}"
+            asked += f", machines {some_names(task.machines, 3)} by the label {self._membership.machine_label}"
         return MembershipError(
             f'no such task "{task.name}" at {self._client.address}: none of {len(outcomes)} metrics has a sample from '
             f"{instant(from_at)} to {instant(to_at)} ({asked}): check the matcher, membership.machine_label and the "
@@ -281,10 +293,13 @@ class PrometheusSource:
         down = join_answers(answers)
         lines = []
         for item in fetched:
-            item.answer, dropped = without_carried(item, down)
-            if dropped:
+            before = len(item.answer.times)
+            item.answer, most = without_carried(item, down)
+            # One per series is what our own window carries; more is the store's doing, and worth a word.
+            if most > 1:
                 lines.append(
-                    f"{item.spec.name}: {dropped} values were carried forward while up was 0, and are left out"
+                    f"{item.spec.name}: {before - len(item.answer.times)} values were carried forward while up was 0, "
+                    f"and are left out"
                 )
         return lines
 
@@ -296,7 +311,7 @@ class PrometheusSource:
             item.rows = [identify(labels, item.spec, item.query, self._membership) for labels in item.answer.labels]
             nameless = item.rows.count(None)
             if nameless:
-                others = name_some(sorted(set().union(*item.answer.labels) - {"__name__"}))
+                others = some_names(sorted(set().union(*item.answer.labels) - {"__name__"}))
                 lines.append(
                     f'{item.spec.name}: {nameless} of {len(item.rows)} series carry no label "{label}" and are left '
                     f"out: set membership.machine_label (they carry {others or 'no label'})"
@@ -336,6 +351,6 @@ class PrometheusSource:
         several = sorted(machine for machine, groups in seen.items() if len(groups) > 1 and machine not in task.groups)
         if several:
             warnings.append(
-                f'{name_some(several)} carry more than one value of the label "{label}": the first in order is taken'
+                f'{some_names(several)} carry more than one value of the label "{label}": the first in order is taken'
             )
         return {machine: min(groups) for machine, groups in sorted(seen.items())} | dict(task.groups)

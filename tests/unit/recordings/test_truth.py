@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from trainminder.errors import RecordingError
-from trainminder.source.truth import read_truth, truth_path, write_truth
+from trainminder.source.recordings.truth import read_truth, truth_path, write_truth
 from trainminder.types import Truth
 
 FAULTS = (Truth("a", None, "nic_dropout", 10.0, 20.5), Truth("b", "gpu3", "ecc_error", 15.0, 15.0))

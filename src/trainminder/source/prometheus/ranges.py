@@ -7,12 +7,18 @@ import threading
 from dataclasses import dataclass, field
 
 from trainminder.errors import StoreError
-from trainminder.membership.names import strip_port
 from trainminder.settings import MembershipSettings, StoreSettings
-from trainminder.source.cleaning import name_some
-from trainminder.source.http import TIMED_OUT, TOO_LARGE, RefusedError, StoreClient
-from trainminder.source.matrix import MatrixAnswer
-from trainminder.source.queries import Grid, duration, machine_regex, measured_interval, probe, render, selector_of
+from trainminder.source.prometheus.http import TIMED_OUT, TOO_LARGE, RefusedError, StoreClient
+from trainminder.source.prometheus.matrix import MatrixAnswer
+from trainminder.source.prometheus.queries import (
+    Grid,
+    duration,
+    machine_regex,
+    measured_interval,
+    probe,
+    render,
+    selector_of,
+)
 from trainminder.types import MetricQuery
 
 __all__ = ["DEFAULT_INTERVAL_SECONDS", "FEWEST_POINTS", "Look", "RangeReader"]
@@ -48,6 +54,8 @@ class Look:
     interval: float | None = None
     """Seconds between samples; None: not measured."""
     notes: list[str] = field(default_factory=list)
+    restarted: set[str] = field(default_factory=set)
+    """Values of the machine label whose counters went back to zero."""
 
 
 class RangeReader:
@@ -78,7 +86,7 @@ class RangeReader:
                 if look.interval is None:
                     self._measure(look, query, matcher, answer, at, seconds)
                 if text.startswith("resets("):
-                    look.notes += self._resets(answer)
+                    look.restarted = self._restarted(answer)
                 return look
         # In between there may be more that neither end has seen.
         look.series = 0 if len(instants) == 1 else None
@@ -121,10 +129,11 @@ class RangeReader:
                 raise
             return None
 
-    def _resets(self, answer: MatrixAnswer) -> list[str]:
+    def _restarted(self, answer: MatrixAnswer) -> set[str]:
         label = self._membership.machine_label
-        hit = {labels.get(label, "?") for labels, value in zip(answer.labels, answer.values, strict=True) if value > 0}
-        return [f"its counter started again on {name_some(sorted(map(strip_port, hit)))}: a restart?"] if hit else []
+        return {
+            labels.get(label, "") for labels, resets in zip(answer.labels, answer.values, strict=True) if resets > 0
+        }
 
     def fetch_slice(self, metric: str, expression: str, grid: Grid, depth: int = 0) -> list[MatrixAnswer]:
         """One slice of a range; halved as long as the store finds it too large."""

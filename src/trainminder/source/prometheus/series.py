@@ -14,9 +14,10 @@ import numpy as np
 from trainminder.errors import StoreError
 from trainminder.membership.names import machine_name
 from trainminder.settings import MembershipSettings, StoreSettings
-from trainminder.source.cleaning import build_metric, classify_values, dropped_warnings, name_some
-from trainminder.source.matrix import MatrixAnswer
+from trainminder.source.cleaning import build_metric, classify_values, dropped_warnings
+from trainminder.source.prometheus.matrix import MatrixAnswer
 from trainminder.types import BoolArray, FloatArray, MetricQuery, MetricSpec, RawMetric
+from trainminder.wording import some_names
 
 __all__ = [
     "Fetched",
@@ -137,7 +138,7 @@ def check_clusters(fetched: Iterable[Fetched], labels: Sequence[str]) -> None:
         if shared:
             clusters = sorted(set().union(*(seen[machine] for machine in shared)))
             raise StoreError(
-                f"machine {name_some(shared, 3)} is in more than one {label} ({name_some(clusters)}): "
+                f"machine {some_names(shared, 3)} is in more than one {label} ({some_names(clusters)}): "
                 f'say which by a matcher of the task, such as {label}="{clusters[0]}"'
             )
 
@@ -204,7 +205,7 @@ def build_raw(
         return None, []
     notes = [
         f'{item.spec.name}: several series of one {"device" if devices else "machine"} differ in the label "{label}" '
-        f"on {name_some(sorted(names))}: their mean is taken; if they are copies, add it to store.replica_labels"
+        f"on {some_names(sorted(names))}: their mean is taken; if they are copies, add it to store.replica_labels"
         for label, names in sorted(doubled.items())
     ]
     lengths = [len(times) for times, _ in parts]

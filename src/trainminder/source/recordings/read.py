@@ -18,20 +18,17 @@ import polars as pl
 from trainminder.catalogue import Catalogue
 from trainminder.errors import RecordingError, SettingsError
 from trainminder.settings import RecordingSettings
-from trainminder.source.cells import read_names
-from trainminder.source.cleaning import build_metric, classify_values, dropped_warnings, name_some
-from trainminder.source.rows import Header, Part
-from trainminder.source.tables import list_files, open_table, stem_of, write_table
-from trainminder.source.truth import read_truth, truth_path, write_truth
+from trainminder.source.cleaning import build_metric, classify_values, dropped_warnings
+from trainminder.source.recordings.cells import read_names
+from trainminder.source.recordings.rows import Header, Part, with_nearest
+from trainminder.source.recordings.tables import list_files, open_table, stem_of, write_table
 from trainminder.types import FoundAs, MetricSpec, RawMetric, RawTask
+from trainminder.wording import some_names
 
 __all__ = [
     "read_recording",
     "read_recordings",
-    "read_truth",
-    "truth_path",
     "write_recording",
-    "write_truth",
 ]
 
 NO_GROUP = "(none)"
@@ -95,10 +92,10 @@ def _read(
     if task is not None and task not in sources:
         near = difflib.get_close_matches(task, sources, n=1)
         hint = f'did you mean "{near[0]}"? ' if near else ""
-        raise RecordingError(f'{path} holds no task "{task}": {hint}it holds {name_some(sorted(sources), 12)}')
+        raise RecordingError(f'{path} holds no task "{task}": {hint}it holds {some_names(sorted(sources), 12)}')
     if only_one and task is None and len(sources) > 1:
         raise RecordingError(
-            f"{path} holds {len(sources)} tasks: choose one with --task NAME: {name_some(sorted(sources), 12)}"
+            f"{path} holds {len(sources)} tasks: choose one with --task NAME: {some_names(sorted(sources), 12)}"
         )
     chosen = sorted(sources) if task is None else [task]
     return [
@@ -182,12 +179,12 @@ def _check_found(found: Sequence[str], skipped: Sequence[str], wanted: Mapping[s
             hint = f'did you mean "{near[0]}"? ' if near else ""
             raise RecordingError(
                 f'{where} has no column "{name}", which was declared as a metric: {hint}take the declaration out, '
-                f"or rename a column in recording.columns; other columns: {name_some(skipped, 12) or 'none'}"
+                f"or rename a column in recording.columns; other columns: {some_names(skipped, 12) or 'none'}"
             )
     if not found:
         raise RecordingError(
             f"{where} holds no known metric: declare a column with --metric NAME or rename it with --column; "
-            f"columns seen: {name_some(skipped, 12) or 'none'}"
+            f"columns seen: {some_names(with_nearest(skipped, wanted), 12) or 'none'}"
         )
 
 
@@ -252,13 +249,13 @@ def _groups(blocks: Iterable[pl.DataFrame], machines: list[str]) -> tuple[dict[s
     said = []
     several = counts.group_by("m").len().filter(pl.col("len") > 1)["m"].sort()
     if len(several):
-        named = name_some([machines[m] for m in several])
+        named = some_names([machines[m] for m in several])
         said.append(f"machines named in several groups count in the one of most of their rows: {named}")
     chosen = dict(counts.group_by("m", maintain_order=True).first().select("m", "group").iter_rows())
     alone = [machine for m, machine in enumerate(machines) if m not in chosen]
     if alone:
         said.append(
-            f'machines without a group are compared among themselves, as group "{NO_GROUP}": {name_some(alone)}'
+            f'machines without a group are compared among themselves, as group "{NO_GROUP}": {some_names(alone)}'
         )
     return {machine: chosen.get(m, NO_GROUP) for m, machine in enumerate(machines)}, said
 

@@ -107,10 +107,12 @@ def _number(body: Bytes, at: int) -> tuple[int, float, int]:
         if body[at] == 45:
             sign = -1.0
         at += 1
-    if at + 3 <= n and body[at] == 73 and body[at + 1] == 110 and body[at + 2] == 102:
-        return _DONE, sign * _INF, at + 3
-    if at == start and at + 3 <= n and body[at] == 78 and body[at + 1] == 97 and body[at + 2] == 78:
-        return _DONE, _NAN, at + 3
+    if at + 3 <= n and body[at] > 57:  # Inf, NaN; 32 makes a letter small
+        a, b, c = body[at] | 32, body[at + 1] | 32, body[at + 2] | 32
+        if a == 105 and b == 110 and c == 102:
+            return _DONE, sign * _INF, at + 3
+        if at == start and a == 110 and b == 97 and c == 110:
+            return _DONE, _NAN, at + 3
     # Past 19 digits the mantissa overflows; the count of digits then sends the token to the exact parser.
     mantissa = np.uint64(0)
     first = at

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trainminder.errors import RecordingError, SettingsError
 from trainminder.settings import RecordingSettings
-from trainminder.source.timestamps import FACTORS, read_instants
+from trainminder.source.recordings.timestamps import FACTORS, read_instants
 
 NOW = 1_760_000_000
 SAME = "2025-10-09T08:53:20"

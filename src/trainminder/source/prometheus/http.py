@@ -21,7 +21,7 @@ import orjson
 
 from trainminder.errors import SettingsError, StoreError
 from trainminder.settings import StoreSettings
-from trainminder.source.matrix import MatrixAnswer, parse_matrix, read_error
+from trainminder.source.prometheus.matrix import MatrixAnswer, parse_matrix, read_error
 
 __all__ = ["TIMED_OUT", "TOO_LARGE", "RefusedError", "StoreClient"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from trainminder.membership.names import escape_regex, matching_label, quote
 from trainminder.settings import MembershipSettings
-from trainminder.source.matrix import MatrixAnswer
+from trainminder.source.prometheus.matrix import MatrixAnswer
 from trainminder.types import MetricQuery, MetricSpec, Task
 
 __all__ = [

@@ -1,0 +1,12 @@
+"""Prometheus-compatible stores over HTTP: Prometheus, VictoriaMetrics, Mimir, Thanos.
+
+``http`` talks to the store, ``matrix`` parses its answers, ``queries`` and ``ranges`` decide what is asked, ``series``
+and ``stale`` make machines' series of the answers, ``source`` brings it together.
+"""
+
+from __future__ import annotations
+
+from trainminder.source.prometheus.http import StoreClient
+from trainminder.source.prometheus.source import PrometheusSource
+
+__all__ = ["PrometheusSource", "StoreClient"]
