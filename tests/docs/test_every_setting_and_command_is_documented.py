@@ -7,12 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from typer.main import get_command
 
 from trainminder.catalogue import load_catalogue
 from trainminder.cli.app import app
+from trainminder.doctor import Kind
 from trainminder.settings import iter_settings
 
 
@@ -50,6 +51,12 @@ def test_every_metric_is_documented(repository: Path) -> None:
     for name, spec in load_catalogue().items():
         assert spec.description, f"{name} says nothing about itself"
         assert f"| `{name}` |" in page
+
+
+def test_every_finding_of_the_doctor_is_documented(repository: Path) -> None:
+    page = (repository / "docs" / "doctor.md").read_text()
+    for kind in get_args(Kind):
+        assert f"`{kind}`" in page
 
 
 def test_every_command_and_option_is_documented(repository: Path) -> None:

@@ -80,6 +80,19 @@ def test_the_doctor_names_queries_machines_interval_and_what_is_absent(
     assert "DCGM_FI_DEV_GPU_UTIL (dcgm-exporter)" in out
 
 
+def test_series_that_name_no_machine_are_a_problem_of_the_settings(
+    prometheus_with: Build, make_series: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = NOW + STEP * np.arange(SAMPLES)
+    nameless = make_series("DCGM_FI_DEV_GPU_TEMP", {"task": "llm-7", "gpu": "0", "node": "a"}, times, times % 7)
+    url = prometheus_with([*stored(make_series), nameless]).url
+    at = str(NOW + STEP * (SAMPLES - 1))
+    assert main(["doctor", "--prometheus", url, "--task", "llm-7", "--at", at, "--format", "json"]) == 0
+    findings = {finding["kind"]: finding for finding in json.loads(capsys.readouterr().out)["findings"]}
+    assert findings["no_machine_label"]["severity"] == "problem"
+    assert "they carry gpu, node, task" in findings["no_machine_label"]["text"]
+
+
 def test_a_task_with_too_few_machines_exits_with_3(
     prometheus_with: Build, make_series: Build, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,7 +5,7 @@ shifted, ``findings`` puts the metrics together, ``diagnosis`` holds the result.
 looks like a fault of the exporter, the store or the clock is said, and when in doubt nothing is.
 """
 
-from trainminder.doctor.diagnosis import Diagnosis, Finding, MetricDiagnosis, Severity
+from trainminder.doctor.diagnosis import Diagnosis, Finding, Kind, MetricDiagnosis, Severity
 from trainminder.doctor.examine import diagnose
 
-__all__ = ["Diagnosis", "Finding", "MetricDiagnosis", "Severity", "diagnose"]
+__all__ = ["Diagnosis", "Finding", "Kind", "MetricDiagnosis", "Severity", "diagnose"]

@@ -5,16 +5,51 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["Diagnosis", "Finding", "MetricDiagnosis", "Severity"]
+__all__ = ["Diagnosis", "Finding", "Kind", "MetricDiagnosis", "Severity"]
 
 Severity = Literal["problem", "note"]
+#: ``docs/doctor.md`` explains each.
+Kind = Literal[
+    "absent",
+    "carried",
+    "clock",
+    "constant",
+    "dead_field",
+    "ended",
+    "fewer_devices",
+    "frozen",
+    "future",
+    "gap",
+    "idle",
+    "impossible",
+    "infinite",
+    "interval_assumed",
+    "late_data",
+    "no_machine_label",
+    "no_value",
+    "not_judged",
+    "nothing_usable",
+    "part_of_fleet",
+    "partial_answer",
+    "renamed",
+    "short_range",
+    "silent",
+    "slow_refresh",
+    "slow_sampling",
+    "small_groups",
+    "source",
+    "stopped",
+    "store_warning",
+    "too_few_machines",
+    "two_names",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that was noticed. A *problem* can make verdicts wrong or impossible, a *note* costs speed or sight."""
 
-    kind: str
+    kind: Kind
     severity: Severity
     text: str
     remedy: str

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from trainminder.coverage import Sight, lasting_seconds
-from trainminder.doctor.diagnosis import Diagnosis, Finding, MetricDiagnosis
+from trainminder.doctor.diagnosis import Diagnosis, Finding, Kind, MetricDiagnosis
 from trainminder.doctor.findings import (
     absent_findings,
     clock_findings,
@@ -99,6 +99,7 @@ def _verdict(raw: RawTask, settings: DetectSettings, sight: Sight) -> Finding | 
     try:
         sight.check_observed(raw, settings, is_resumed=False)
     except Unobservable as unobservable:
+        kind: Kind
         if not sight.used:
             kind, remedy = "nothing_usable", "see the findings about the metrics: one that can be judged is enough"
         elif sight.spare_seconds < 0:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from trainminder.coverage import ACTIVITY, SILENT_SECONDS
 from trainminder.doctor.clocks import shifted_machines
-from trainminder.doctor.diagnosis import Finding, Severity
+from trainminder.doctor.diagnosis import Finding, Kind, Severity
 from trainminder.doctor.look import GAP_INTERVALS, Look
 from trainminder.doctor.remedies import exporter_of, exporters_of, family_of, to_get, to_restart, to_speed_up
 from trainminder.settings import DetectSettings
@@ -31,7 +31,7 @@ LATE_SHARE = 0.25
 SLOW_WINDOW_SECONDS = 60.0
 
 #: What a source said -> kind, severity, and what to do; the first mark found in its text counts.
-_SAID: tuple[tuple[str, str, Severity, str], ...] = (
+_SAID: tuple[tuple[str, Kind, Severity, str], ...] = (
     ("the store says", "store_warning", "problem", "look into the store's own health: part of it does not answer"),
     ('a "no value" marker', "no_value", "note", "if a machine gives nothing else, restart its exporter"),
     (
