@@ -165,6 +165,10 @@ def embed_windows(
         raise ValueError(f"bounds of shape {low.shape} and {high.shape} do not fit {windows} windows")
     if rows.size and (rows.max() >= len(values) or rows.min() < -1):
         raise ValueError(f"rows go from {rows.min()} to {rows.max()}, but values has {len(values)} rows")
+    unfit = np.flatnonzero(~(high > low))
+    if unfit.size:
+        first = unfit[0]
+        raise ValueError(f"bounds of window {first} are {low[first]:g} and {high[first]:g}: high must be greater")
     embedding = np.empty((machines, windows, window_samples), np.float32)
     flat = embedding.reshape(-1, window_samples)
     given = (
