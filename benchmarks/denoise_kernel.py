@@ -1,6 +1,6 @@
 """The fused kernel against torch's plain forward pass, on the same windows in the same run.
 
-    python benchmarks/denoise_kernel.py [--machines 1500] [--seconds 900] [--threads N]
+python benchmarks/denoise_kernel.py [--machines 1500] [--seconds 900] [--threads N]
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def plain(model: DenoisingModel, windows: FloatArray) -> FloatArray:
     z = last @ model.weights["latent.weight"].T.astype(float) + model.weights["latent.bias"]
     steps = lstm("decoder", [z] * windows.shape[1])
     output = model.weights["output.weight"][0].astype(float)
-    return np.stack([step @ output for step in steps], axis=1) + model.weights["output.bias"] + centre
+    return np.asarray(np.stack([step @ output for step in steps], axis=1) + model.weights["output.bias"] + centre)
 
 
 def cut(values: FloatArray, samples: int) -> FloatArray:
@@ -199,7 +199,7 @@ def test_a_window_embeds_alike_alone_and_among_others() -> None:
         (lambda v, r, lo, hi: (v, r, lo[1:], hi), "bounds of shape (12,) and (13,) do not fit 13 windows"),
         (lambda v, r, lo, hi: (v, r + 1, lo, hi), "rows go from 1 to 2, but values has 2 rows"),
         (lambda v, r, lo, hi: (v, r - 2, lo, hi), "rows go from -2 to -1, but values has 2 rows"),
-        (lambda v, r, lo, hi: (v, r, lo, lo), "bounds of window 0 are 0 and 0"),
+        (lambda v, r, lo, _: (v, r, lo, lo), "bounds of window 0 are 0 and 0"),
     ],
 )
 def test_arrays_that_do_not_belong_together_are_refused(change: Callable[..., Any], message: str) -> None:

@@ -38,9 +38,7 @@ class Mixture:
     general: float = 0.15
 
 
-def draw_windows(
-    mixture: Mixture, count: int, window_samples: int, seed: int, is_clean: bool = False
-) -> Float32Array:
+def draw_windows(mixture: Mixture, count: int, window_samples: int, seed: int, is_clean: bool = False) -> Float32Array:
     """Draw ordinary windows.
 
     Args:
@@ -60,9 +58,7 @@ def draw_windows(
     return np.clip(windows, -0.1, 1.1).astype(np.float32)
 
 
-def _draw(
-    mixture: Mixture, count: int, samples: int, random: np.random.Generator, is_clean: bool
-) -> FloatArray:
+def _draw(mixture: Mixture, count: int, samples: int, random: np.random.Generator, is_clean: bool) -> FloatArray:
     names = list(mixture.shapes)
     weights = np.array([mixture.shapes[name] for name in names])
     drawn = random.choice(len(names), count, p=weights / weights.sum())
@@ -81,7 +77,7 @@ def _draw(
     height = np.where(up, np.minimum(height, room_up), -np.minimum(height, rest_level + 0.05))
     windows = rest_level[:, None] + height[:, None] * signal
     noise = _noise(mixture, windows, random)
-    return windows if is_clean else windows + noise
+    return np.asarray(windows if is_clean else windows + noise)
 
 
 def _noise(mixture: Mixture, windows: FloatArray, random: np.random.Generator) -> FloatArray:
@@ -116,13 +112,13 @@ def _hold(random: np.random.Generator, windows: FloatArray) -> FloatArray:
     return np.take_along_axis(windows, np.clip(first, 0, samples - 1), axis=1)
 
 
-def _flat(random: np.random.Generator, count: int, samples: int) -> FloatArray:
+def _flat(_: np.random.Generator, count: int, samples: int) -> FloatArray:
     return np.zeros((count, samples))
 
 
 def _slope(random: np.random.Generator, count: int, samples: int) -> FloatArray:
     ends = random.random((2, count, 1))
-    return ends[0] + (ends[1] - ends[0]) * np.linspace(0.0, 1.0, samples)
+    return np.asarray(ends[0] + (ends[1] - ends[0]) * np.linspace(0.0, 1.0, samples))
 
 
 def _drift(random: np.random.Generator, count: int, samples: int) -> FloatArray:
@@ -170,11 +166,11 @@ def _burst(random: np.random.Generator, count: int, samples: int) -> FloatArray:
     start = random.uniform(-4.0, samples, (count, 1))
     length = _log_uniform(random, 1.0, 12.0, count)[:, None]
     at = np.arange(samples)
-    return np.clip(np.minimum(at + 1, start + length) - np.maximum(at, start), 0.0, 1.0)
+    return np.asarray(np.clip(np.minimum(at + 1, start + length) - np.maximum(at, start), 0.0, 1.0))
 
 
 def _spike(random: np.random.Generator, count: int, samples: int) -> FloatArray:
-    return (np.arange(samples) == random.integers(0, samples, (count, 1))).astype(np.float64)
+    return np.asarray(np.arange(samples) == random.integers(0, samples, (count, 1)), np.float64)
 
 
 def _walk(random: np.random.Generator, count: int, samples: int) -> FloatArray:
@@ -182,7 +178,7 @@ def _walk(random: np.random.Generator, count: int, samples: int) -> FloatArray:
     steps = random.standard_normal((count, samples + 1)).cumsum(axis=1)
     walk = np.where(random.random((count, 1)) < 0.5, steps[:, 1:], (steps[:, 1:] + steps[:, :-1]).cumsum(axis=1))
     low, high = walk.min(axis=1, keepdims=True), walk.max(axis=1, keepdims=True)
-    return (walk - low) / np.maximum(high - low, 1e-9)
+    return np.asarray((walk - low) / np.maximum(high - low, 1e-9))
 
 
 def _held(random: np.random.Generator, count: int, samples: int) -> FloatArray:
