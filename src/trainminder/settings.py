@@ -231,9 +231,9 @@ class TrainSettings(_Section):
     """Weight of the KL term beside the squared error. Higher smooths more and blurs small faults."""
     epochs: Annotated[int, Field(ge=1)] = 20
     """Passes over the training windows."""
-    batch_size: Annotated[int, Field(ge=1)] = 256
+    batch_size: Annotated[int, Field(ge=1)] = 128
     """Windows per step."""
-    learning_rate: Positive = 2e-2
+    learning_rate: Positive = 5e-2
     """Highest learning rate: reached over the first tenth of the steps, then falling to zero along a cosine."""
     max_windows: Annotated[int, Field(ge=100)] = 40_000
     """Most windows taken from the data, drawn by the seed."""

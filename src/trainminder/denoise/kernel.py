@@ -35,14 +35,15 @@ LANES = 128
 _BLOCKS_PER_PIECE = 64
 
 # tanh(x) = x P(x²) / Q(x²) on [-8.3, 8.3], a minimax fit (1e-8; 4e-7 in single precision); beyond, tanh is 1.
-_P0, _P1, _P2, _P3, _P4 = (
-    np.float32(value)
-    for value in (0.9999999403953552, 0.13419128954410553, 0.0035412712022662163, 2.138220406777691e-05, 1.4478700904874131e-08)
-)
-_Q1, _Q2, _Q3, _Q4 = (
-    np.float32(value)
-    for value in (0.4675244390964508, 0.026049630716443062, 0.00033612013794481754, 8.224647558563447e-07)
-)
+_P0 = np.float32(0.9999999403953552)
+_P1 = np.float32(0.13419128954410553)
+_P2 = np.float32(0.0035412712022662163)
+_P3 = np.float32(2.138220406777691e-05)
+_P4 = np.float32(1.4478700904874131e-08)
+_Q1 = np.float32(0.4675244390964508)
+_Q2 = np.float32(0.026049630716443062)
+_Q3 = np.float32(0.00033612013794481754)
+_Q4 = np.float32(8.224647558563447e-07)
 _CLAMP = np.float32(8.3)
 # Unsigned lanes and rows: numba checks signed indices for being negative, which keeps loops from being vectorised.
 _LANES = np.uint64(LANES)
@@ -165,6 +166,10 @@ def embed_windows(
         raise ValueError(f"bounds of shape {low.shape} and {high.shape} do not fit {windows} windows")
     if rows.size and (rows.max() >= len(values) or rows.min() < -1):
         raise ValueError(f"rows go from {rows.min()} to {rows.max()}, but values has {len(values)} rows")
+    unfit = np.flatnonzero(~(high > low))
+    if unfit.size:
+        first = unfit[0]
+        raise ValueError(f"bounds of window {first} are {low[first]:g} and {high[first]:g}: high must be greater")
     embedding = np.empty((machines, windows, window_samples), np.float32)
     flat = embedding.reshape(-1, window_samples)
     given = (
@@ -239,24 +244,44 @@ def _sample_gates(gates: Any, sample: Any, step: Any, weight: Any, bias: Any) ->
 
 
 @njit(**_INNER)
+def _tile(weight: Any, row: Any, unit: Any, tile: Any) -> Any:
+    """One tile as a tuple, which stays in registers."""
+    return (
+        weight[row, unit, tile, 0],
+        weight[row, unit, tile, 1],
+        weight[row, unit, tile, 2],
+        weight[row, unit, tile, 3],
+        weight[row, unit, tile, 4],
+        weight[row, unit, tile, 5],
+        weight[row, unit, tile, 6],
+        weight[row, unit, tile, 7],
+        weight[row, unit, tile, 8],
+        weight[row, unit, tile, 9],
+        weight[row, unit, tile, 10],
+        weight[row, unit, tile, 11],
+        weight[row, unit, tile, 12],
+        weight[row, unit, tile, 13],
+        weight[row, unit, tile, 14],
+        weight[row, unit, tile, 15],
+    )
+
+
+@njit(**_INNER)
 def _add_tiles(gates: Any, hidden: Any, parity: Any, layer: Any, weight: Any, row: Any, tiles: int) -> None:
     """Add the parts of ``hidden[parity, layer]`` to all gates, four units of input (a tile) at a time."""
     for unit in range(len(gates)):
         for tile in range(tiles):
-            w0, w1, w2, w3 = weight[row, unit, tile, 0], weight[row, unit, tile, 1], weight[row, unit, tile, 2], weight[row, unit, tile, 3]
-            w4, w5, w6, w7 = weight[row, unit, tile, 4], weight[row, unit, tile, 5], weight[row, unit, tile, 6], weight[row, unit, tile, 7]
-            w8, w9, w10, w11 = weight[row, unit, tile, 8], weight[row, unit, tile, 9], weight[row, unit, tile, 10], weight[row, unit, tile, 11]
-            w12, w13, w14, w15 = weight[row, unit, tile, 12], weight[row, unit, tile, 13], weight[row, unit, tile, 14], weight[row, unit, tile, 15]
+            w = _tile(weight, row, unit, tile)
             first = np.uint64(4 * tile) * _LANES
             for lane in range(_LANES):
                 x0 = hidden[parity, layer, first + lane]
                 x1 = hidden[parity, layer, first + _LANES + lane]
                 x2 = hidden[parity, layer, first + _TWO * _LANES + lane]
                 x3 = hidden[parity, layer, first + _THREE * _LANES + lane]
-                gates[unit, lane] += w0 * x0 + w1 * x1 + w2 * x2 + w3 * x3
-                gates[unit, _LANES + lane] += w4 * x0 + w5 * x1 + w6 * x2 + w7 * x3
-                gates[unit, _TWO * _LANES + lane] += w8 * x0 + w9 * x1 + w10 * x2 + w11 * x3
-                gates[unit, _THREE * _LANES + lane] += w12 * x0 + w13 * x1 + w14 * x2 + w15 * x3
+                gates[unit, lane] += w[0] * x0 + w[1] * x1 + w[2] * x2 + w[3] * x3
+                gates[unit, _LANES + lane] += w[4] * x0 + w[5] * x1 + w[6] * x2 + w[7] * x3
+                gates[unit, _TWO * _LANES + lane] += w[8] * x0 + w[9] * x1 + w[10] * x2 + w[11] * x3
+                gates[unit, _THREE * _LANES + lane] += w[12] * x0 + w[13] * x1 + w[14] * x2 + w[15] * x3
 
 
 @njit(**_INNER)
@@ -268,20 +293,19 @@ def _advance(gates: Any, hidden: Any, cell: Any, parity: Any, layer: Any, weight
     tile = weight.shape[2] - 1
     first = np.uint64(4 * tile) * _LANES
     for unit in range(len(gates)):
-        w0, w1, w2, w3 = weight[layer, unit, tile, 0], weight[layer, unit, tile, 1], weight[layer, unit, tile, 2], weight[layer, unit, tile, 3]
-        w4, w5, w6, w7 = weight[layer, unit, tile, 4], weight[layer, unit, tile, 5], weight[layer, unit, tile, 6], weight[layer, unit, tile, 7]
-        w8, w9, w10, w11 = weight[layer, unit, tile, 8], weight[layer, unit, tile, 9], weight[layer, unit, tile, 10], weight[layer, unit, tile, 11]
-        w12, w13, w14, w15 = weight[layer, unit, tile, 12], weight[layer, unit, tile, 13], weight[layer, unit, tile, 14], weight[layer, unit, tile, 15]
+        w = _tile(weight, layer, unit, tile)
         output = np.uint64(unit) * _LANES
         for lane in range(_LANES):
             x0 = hidden[parity, layer, first + lane]
             x1 = hidden[parity, layer, first + _LANES + lane]
             x2 = hidden[parity, layer, first + _TWO * _LANES + lane]
             x3 = hidden[parity, layer, first + _THREE * _LANES + lane]
-            ni, di = _tanh_fraction(gates[unit, lane] + w0 * x0 + w1 * x1 + w2 * x2 + w3 * x3)
-            nf, df = _tanh_fraction(gates[unit, _LANES + lane] + w4 * x0 + w5 * x1 + w6 * x2 + w7 * x3)
-            ng, dg = _tanh_fraction(gates[unit, _TWO * _LANES + lane] + w8 * x0 + w9 * x1 + w10 * x2 + w11 * x3)
-            no, do = _tanh_fraction(gates[unit, _THREE * _LANES + lane] + w12 * x0 + w13 * x1 + w14 * x2 + w15 * x3)
+            ni, di = _tanh_fraction(gates[unit, lane] + w[0] * x0 + w[1] * x1 + w[2] * x2 + w[3] * x3)
+            nf, df = _tanh_fraction(gates[unit, _LANES + lane] + w[4] * x0 + w[5] * x1 + w[6] * x2 + w[7] * x3)
+            ng, dg = _tanh_fraction(gates[unit, _TWO * _LANES + lane] + w[8] * x0 + w[9] * x1 + w[10] * x2 + w[11] * x3)
+            no, do = _tanh_fraction(
+                gates[unit, _THREE * _LANES + lane] + w[12] * x0 + w[13] * x1 + w[14] * x2 + w[15] * x3
+            )
             # sigmoid(f) * state + sigmoid(i) * tanh(g), then sigmoid(o) * tanh(state), one division each.
             common = di * dg
             state = _HALF * ((df + nf) * cell[layer, unit, lane] * common + (di + ni) * ng * df) / (df * common)
@@ -291,9 +315,7 @@ def _advance(gates: Any, hidden: Any, cell: Any, parity: Any, layer: Any, weight
 
 
 @njit(**_INNER)
-def _advance_above(
-    gates: Any, hidden: Any, cell: Any, parity: Any, inputs: Any, recurrent: Any, bias: Any
-) -> None:
+def _advance_above(gates: Any, hidden: Any, cell: Any, parity: Any, inputs: Any, recurrent: Any, bias: Any) -> None:
     """One step of the layers above the first, each fed the new state of the one below."""
     tiles = recurrent.shape[2]
     for layer in range(_ONE_ROW, np.uint64(len(cell))):
@@ -365,9 +387,7 @@ def _embed_blocks(
 
 
 @njit(**_INNER)
-def _load(
-    values: Any, rows: Any, low: Any, scale: Any, first: int, sample: Any, mean: Any, unseen: Any
-) -> None:
+def _load(values: Any, rows: Any, low: Any, scale: Any, first: int, sample: Any, mean: Any, unseen: Any) -> None:
     """Normalise a block's windows and centre each on its mean; lanes without a window hold zeros."""
     samples = len(sample)
     machine, start = first // rows.shape[1], first % rows.shape[1]
@@ -393,9 +413,7 @@ def _load(
 
 
 @njit(**_INNER)
-def _render(
-    rendered: Any, step: int, hidden: Any, parity: Any, weight: Any, bias: Any, mean: Any
-) -> None:
+def _render(rendered: Any, step: int, hidden: Any, parity: Any, weight: Any, bias: Any, mean: Any) -> None:
     top = np.uint64(hidden.shape[1] - 1)
     for lane in range(_LANES):
         rendered[step, lane] = bias[0] + mean[lane]

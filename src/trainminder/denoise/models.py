@@ -168,9 +168,7 @@ def save_model(model: DenoisingModel, folder: Path) -> Path:
     return path
 
 
-def load_model(
-    folder: Path | None, metric: str, window_samples: int, threads: int | None = None
-) -> DenoisingModel:
+def load_model(folder: Path | None, metric: str, window_samples: int, threads: int | None = None) -> DenoisingModel:
     """Read the metric's model, or the folder's general one where the metric has none.
 
     Args:

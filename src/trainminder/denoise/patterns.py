@@ -33,12 +33,12 @@ class Mixture:
 
     shapes: Mapping[str, float]
     rest: tuple[tuple[float, float, float], ...] = ((-0.05, 1.05, 1.0),)
-    height: tuple[float, float] = (0.02, 1.0)
+    height: tuple[float, float] = (0.005, 0.5)
     noise: tuple[float, float] = (1e-4, 1e-2)
-    general: float = 0.3
+    general: float = 0.15
 
 
-def draw_windows(mixture: Mixture, count: int, window_samples: int, seed: int) -> Float32Array:
+def draw_windows(mixture: Mixture, count: int, window_samples: int, seed: int, is_clean: bool = False) -> Float32Array:
     """Draw ordinary windows.
 
     Args:
@@ -46,18 +46,19 @@ def draw_windows(mixture: Mixture, count: int, window_samples: int, seed: int) -
         count: number of windows.
         window_samples: samples per window.
         seed: the same seed gives the same windows.
+        is_clean: the same windows without their noise.
     Returns:
         (window, sample), within [-0.1, 1.1].
     """
     random = np.random.default_rng(seed)
     of_general = random.random(count) < (mixture.general if mixture is not GENERAL else 0.0)
-    windows = _draw(mixture, count, window_samples, random)
+    windows = _draw(mixture, count, window_samples, random, is_clean)
     if of_general.any():
-        windows[of_general] = _draw(GENERAL, int(of_general.sum()), window_samples, random)
+        windows[of_general] = _draw(GENERAL, int(of_general.sum()), window_samples, random, is_clean)
     return np.clip(windows, -0.1, 1.1).astype(np.float32)
 
 
-def _draw(mixture: Mixture, count: int, samples: int, random: np.random.Generator) -> FloatArray:
+def _draw(mixture: Mixture, count: int, samples: int, random: np.random.Generator, is_clean: bool) -> FloatArray:
     names = list(mixture.shapes)
     weights = np.array([mixture.shapes[name] for name in names])
     drawn = random.choice(len(names), count, p=weights / weights.sum())
@@ -75,7 +76,8 @@ def _draw(mixture: Mixture, count: int, samples: int, random: np.random.Generato
     up = random.random(count) < np.clip(room_up, 0.0, 1.0)
     height = np.where(up, np.minimum(height, room_up), -np.minimum(height, rest_level + 0.05))
     windows = rest_level[:, None] + height[:, None] * signal
-    return windows + _noise(mixture, windows, random)
+    noise = _noise(mixture, windows, random)
+    return np.asarray(windows if is_clean else windows + noise)
 
 
 def _noise(mixture: Mixture, windows: FloatArray, random: np.random.Generator) -> FloatArray:
@@ -110,13 +112,13 @@ def _hold(random: np.random.Generator, windows: FloatArray) -> FloatArray:
     return np.take_along_axis(windows, np.clip(first, 0, samples - 1), axis=1)
 
 
-def _flat(random: np.random.Generator, count: int, samples: int) -> FloatArray:
+def _flat(_: np.random.Generator, count: int, samples: int) -> FloatArray:
     return np.zeros((count, samples))
 
 
 def _slope(random: np.random.Generator, count: int, samples: int) -> FloatArray:
     ends = random.random((2, count, 1))
-    return ends[0] + (ends[1] - ends[0]) * np.linspace(0.0, 1.0, samples)
+    return np.asarray(ends[0] + (ends[1] - ends[0]) * np.linspace(0.0, 1.0, samples))
 
 
 def _drift(random: np.random.Generator, count: int, samples: int) -> FloatArray:
@@ -164,11 +166,11 @@ def _burst(random: np.random.Generator, count: int, samples: int) -> FloatArray:
     start = random.uniform(-4.0, samples, (count, 1))
     length = _log_uniform(random, 1.0, 12.0, count)[:, None]
     at = np.arange(samples)
-    return np.clip(np.minimum(at + 1, start + length) - np.maximum(at, start), 0.0, 1.0)
+    return np.asarray(np.clip(np.minimum(at + 1, start + length) - np.maximum(at, start), 0.0, 1.0))
 
 
 def _spike(random: np.random.Generator, count: int, samples: int) -> FloatArray:
-    return (np.arange(samples) == random.integers(0, samples, (count, 1))).astype(np.float64)
+    return np.asarray(np.arange(samples) == random.integers(0, samples, (count, 1)), np.float64)
 
 
 def _walk(random: np.random.Generator, count: int, samples: int) -> FloatArray:
@@ -176,7 +178,7 @@ def _walk(random: np.random.Generator, count: int, samples: int) -> FloatArray:
     steps = random.standard_normal((count, samples + 1)).cumsum(axis=1)
     walk = np.where(random.random((count, 1)) < 0.5, steps[:, 1:], (steps[:, 1:] + steps[:, :-1]).cumsum(axis=1))
     low, high = walk.min(axis=1, keepdims=True), walk.max(axis=1, keepdims=True)
-    return (walk - low) / np.maximum(high - low, 1e-9)
+    return np.asarray((walk - low) / np.maximum(high - low, 1e-9))
 
 
 def _held(random: np.random.Generator, count: int, samples: int) -> FloatArray:
@@ -217,7 +219,7 @@ GENERAL = Mixture(
         "held": 1,
     },
     rest=((-0.05, 1.05, 0.8), (0.0, 0.0, 0.12), (1.0, 1.0, 0.08)),
-    height=(0.01, 1.0),
+    height=(0.003, 0.7),
     noise=(1e-4, 0.1),
     general=0.0,
 )
@@ -225,34 +227,34 @@ GENERAL = Mixture(
 _BUSY = Mixture(  # percent-like, near full while the task computes, with the dips of its iterations
     shapes={"flat": 5, "square": 3, "sine": 1, "burst": 1, "step": 0.5, "held": 0.5},
     rest=((0.85, 1.0, 0.7), (0.0, 1.0, 0.3)),
-    height=(0.02, 0.6),
+    height=(0.005, 0.4),
 )
 _WAVE = Mixture(  # activities and bandwidths that follow the iterations
     shapes={"square": 4, "sine": 3, "flat": 3, "burst": 1, "walk": 0.5, "step": 0.5},
     rest=((0.2, 0.9, 0.8), (0.0, 0.2, 0.2)),
-    height=(0.02, 0.6),
+    height=(0.005, 0.4),
 )
 _POWER = Mixture(  # follows the waves, smoothed by the sensor
     shapes={"flat": 3, "sine": 3, "ramp": 2, "square": 2, "walk": 1, "drift": 1},
     rest=((0.4, 1.0, 0.9), (0.05, 0.4, 0.1)),
-    height=(0.02, 0.5),
+    height=(0.005, 0.3),
 )
 _SLOW = Mixture(  # temperature, memory, disk usage: drifts, rarely a step
     shapes={"flat": 5, "drift": 5, "slope": 1, "step": 0.5, "ramp": 0.5, "held": 1},
     rest=((0.0, 1.0, 1.0),),
-    height=(0.01, 0.3),
+    height=(0.003, 0.2),
     noise=(1e-4, 5e-3),
 )
 _RARE = Mixture(  # counters at zero with bursts
     shapes={"flat": 6, "burst": 3, "spike": 1, "walk": 0.5},
     rest=((0.0, 0.0, 0.7), (0.0, 0.3, 0.3)),
-    height=(0.01, 1.0),
+    height=(0.003, 0.6),
     noise=(1e-4, 5e-3),
 )
 _TRAFFIC = Mixture(  # host-side work and traffic: a base load with bursts
     shapes={"flat": 3, "burst": 2, "walk": 2, "sine": 1, "square": 1, "spike": 0.5},
     rest=((0.0, 0.6, 1.0),),
-    height=(0.01, 0.7),
+    height=(0.003, 0.4),
     noise=(1e-4, 2e-2),
 )
 

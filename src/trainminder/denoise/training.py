@@ -56,9 +56,7 @@ class _Autoencoder(nn.Module):
                     # Remember by default: half-open forget gates lose a window's first samples.
                     getattr(lstm, f"bias_ih_l{layer}")[hidden : 2 * hidden] += 1.0
 
-    def forward(
-        self, windows: torch.Tensor, noise: torch.Generator | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, windows: torch.Tensor, noise: torch.Generator | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Reconstruction (window, sample) and KL divergence (window,); without noise z is the mean."""
         centre = windows.mean(dim=1, keepdim=True)
         _, (hidden, _) = self.encoder((windows - centre).t().unsqueeze(-1))
@@ -238,7 +236,7 @@ def _check_windows(windows: Float32Array, metric: str, window_samples: int) -> N
         raise ModelError(f"{what}: windows have shape {windows.shape}: give (windows, {window_samples})")
     if len(windows) < MIN_WINDOWS:
         raise ModelError(
-            f"{what}: {len(windows)} windows are too few: record longer or more machines, at least {MIN_WINDOWS} windows"
+            f"{what}: {len(windows)} windows are too few: record longer or more machines, at least {MIN_WINDOWS}"
         )
     if not np.isfinite(windows).all():
         bad = int((~np.isfinite(windows)).any(axis=1).sum())
