@@ -23,7 +23,7 @@ from scipy.spatial.distance import cdist
 from trainminder import pipeline
 from trainminder.catalogue import load_catalogue
 from trainminder.denoise import DenoisingModel, load_model
-from trainminder.denoise.training import render_with_torch
+from trainminder.denoise.training import torch_renderer
 from trainminder.pipeline import run_pass
 from trainminder.score import dissimilarity
 from trainminder.settings import DetectSettings
@@ -73,14 +73,14 @@ class OneByOne:
 
     def __init__(self, model: DenoisingModel) -> None:
         self.window_samples = model.window_samples
-        self._model = model
+        self._render = torch_renderer(model)
 
     def embed(self, values: FloatArray, rows: IntArray, low: FloatArray, high: FloatArray) -> Float32Array:
         width = self.window_samples
         embeddings = np.empty((*rows.shape, width), dtype=np.float32)
         for window in range(rows.shape[1]):
             taken = (values[rows[:, window], window : window + width] - low[window]) / (high[window] - low[window])
-            embeddings[:, window] = render_with_torch(self._model, taken.astype(np.float32))
+            embeddings[:, window] = self._render(taken.astype(np.float32))
         return embeddings
 
 

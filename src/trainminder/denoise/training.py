@@ -18,11 +18,11 @@ from contextlib import contextmanager
 
 import numpy as np
 
-import trainminder
 from trainminder.denoise.models import DenoisingModel, EpochLosses, ModelCard
 from trainminder.errors import MissingExtra, ModelError
 from trainminder.settings import TrainSettings
 from trainminder.types import Float32Array
+from trainminder.version import __version__
 
 try:
     import torch
@@ -30,7 +30,7 @@ try:
 except ImportError as error:
     raise MissingExtra("training", "train") from error
 
-__all__ = ["render_with_torch", "train_model"]
+__all__ = ["render_with_torch", "torch_renderer", "train_model"]
 
 #: Fewer windows than this say nothing about a metric.
 MIN_WINDOWS = 100
@@ -118,7 +118,7 @@ def train_model(
         history=_thinned(history),
         data_sha256=hashlib.sha256(np.ascontiguousarray(windows, np.float32).tobytes()).hexdigest(),
         versions={
-            "trainminder": trainminder.__version__,
+            "trainminder": __version__,
             "torch": str(torch.__version__),
             "numpy": np.__version__,
         },
@@ -126,7 +126,7 @@ def train_model(
     return DenoisingModel(card, _weights(network))
 
 
-def render_with_torch(model: DenoisingModel, windows: Float32Array) -> Float32Array:
+def torch_renderer(model: DenoisingModel) -> Callable[[Float32Array], Float32Array]:
     """The plain forward pass over normalised windows (window, sample): what the fused kernel is held against."""
     network = _Autoencoder(model.card.hidden_size, model.card.latent_size, model.card.layers)
     with torch.no_grad():
@@ -135,8 +135,18 @@ def render_with_torch(model: DenoisingModel, windows: Float32Array) -> Float32Ar
         for lstm in (network.encoder, network.decoder):
             for layer in range(model.card.layers):
                 getattr(lstm, f"bias_hh_l{layer}").zero_()
-        rendered: Float32Array = network(torch.from_numpy(windows), None)[0].numpy()
-    return rendered
+
+    def render(windows: Float32Array) -> Float32Array:
+        with torch.no_grad():
+            rendered: Float32Array = network(torch.from_numpy(windows), None)[0].numpy()
+        return rendered
+
+    return render
+
+
+def render_with_torch(model: DenoisingModel, windows: Float32Array) -> Float32Array:
+    """``torch_renderer`` for one call."""
+    return torch_renderer(model)(windows)
 
 
 def _fit(
