@@ -25,6 +25,7 @@ from trainminder.types import BoolArray, FloatArray, IntArray, MetricSpec, Panel
 __all__ = [
     "Sampling",
     "align",
+    "column_medians",
     "compared_samples",
     "is_judged",
     "normalisation",
@@ -37,6 +38,8 @@ __all__ = [
 LEAST_SPREAD = 1e-3
 #: Share of irregular steps, or of cells without any machine's sample, above which sampling is event-driven.
 MOST_IRREGULAR = 0.25
+#: Samples of a series that tell its scrape offset, about.
+PHASE_SAMPLES = 100
 #: What is compared of a window spans at most this much.
 COMPARED_SECONDS = 60.0
 
@@ -138,9 +141,12 @@ def _held(values: FloatArray, present: BoolArray, cells: int) -> tuple[FloatArra
 
 def _phases(raw: RawMetric, rows: IntArray, step_seconds: float) -> tuple[FloatArray, float]:
     """Each series' scrape offset in steps (-0.5..0.5), and the offset of the task as a whole in seconds."""
-    turns = np.exp(2j * np.pi * np.mod(raw.times / step_seconds, 1.0))
-    sums = np.zeros(len(raw.machines), dtype=np.complex128)
-    np.add.at(sums, rows, turns)
+    series = len(raw.machines)
+    # A constant offset shows in some of the samples as well as in all.
+    some = slice(None, None, max(len(raw.times) // max(series, 1) // PHASE_SAMPLES, 1))
+    angles = 2 * np.pi * np.mod(raw.times[some] / step_seconds, 1.0)
+    rows = rows[some]
+    sums = np.bincount(rows, np.cos(angles), series) + 1j * np.bincount(rows, np.sin(angles), series)
     # Series weigh alike, whatever their number of samples.
     each = np.where(np.abs(sums) > 0, sums / np.maximum(np.abs(sums), 1e-300), 0)
     total = each.sum()
@@ -154,16 +160,24 @@ def _phases(raw: RawMetric, rows: IntArray, step_seconds: float) -> tuple[FloatA
 
 
 def _padded(values: FloatArray, present: BoolArray) -> FloatArray:
-    if present.all():
+    """Fill each missing cell with the row's nearest sample; a row without any stays NaN."""
+    known = np.flatnonzero(present)
+    missing = np.flatnonzero(~present)
+    if not len(missing) or not len(known):
         return values
     count = values.shape[1]
-    index = np.arange(count)
-    before = np.maximum.accumulate(np.where(present, index, -1), axis=1)
-    after = np.minimum.accumulate(np.where(present, index, 2 * count)[:, ::-1], axis=1)[:, ::-1]
+    place = np.searchsorted(known, missing)
+    before, after = known[np.maximum(place - 1, 0)], known[np.minimum(place, len(known) - 1)]
+    row = missing // count
+    far = 2 * values.size
+    to_before = np.where((place > 0) & (before // count == row), missing - before, far)
+    to_after = np.where((place < len(known)) & (after // count == row), after - missing, far)
     # Nearest sample, as in the paper: interpolating would blur a one-second drop.
-    nearest = np.where((before >= 0) & (index - before <= after - index), before, after)
-    nearest = np.where(nearest >= count, before, nearest)
-    return np.take_along_axis(values, np.maximum(nearest, 0), axis=1)
+    nearest = np.where(to_before <= to_after, before, after)
+    filled = values.copy()
+    flat = filled.reshape(-1)
+    flat[missing] = np.where(np.minimum(to_before, to_after) < far, flat[nearest], np.nan)
+    return filled
 
 
 def panels(raw: RawMetric, machines: tuple[str, ...], window_samples: int) -> tuple[Panel, ...]:
@@ -238,10 +252,7 @@ def _most_deviating(
     """
     means = window_means(values, window_samples)
     judged = is_judged(present, window_samples)
-    means = np.where(judged, means, np.nan)
-    some = judged.any(axis=0)
-    centre = np.full(means.shape[1], np.nan)
-    centre[some] = np.nanmedian(means[:, some], axis=0)
+    centre = column_medians(means, judged)
     deviation = np.where(judged, np.abs(means - centre), -1.0)
     best = np.full((machines, means.shape[1]), -np.inf)
     chosen = np.full((machines, means.shape[1]), -1, dtype=np.int64)
@@ -271,13 +282,24 @@ def window_means(values: FloatArray, window_samples: int) -> FloatArray:
     return means
 
 
+def column_medians(values: FloatArray, counted: BoolArray) -> FloatArray:
+    """(column,): the median of the counted cells of each column; NaN where none is."""
+    ordered = np.sort(np.where(counted, values, np.inf).T, axis=1)
+    count = counted.sum(axis=0)
+    column = np.arange(len(ordered))
+    low, high = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, len(values) - 1)
+    middle = 0.5 * (ordered[column, low] + ordered[column, high])
+    medians: FloatArray = np.where(count > 0, middle, np.nan)
+    return medians
+
+
 def is_judged(present: BoolArray, window_samples: int) -> BoolArray:
     """(row, window): whether a window may be judged: its newest sample is there, and so is half of it.
 
     A padded cell is no observation. Asking for the newest also keeps a window from being padded with a
     sample that comes after it.
     """
-    counts = np.cumsum(present, axis=1, dtype=np.int64)
+    counts = np.cumsum(present, axis=1, dtype=np.int32)
     inside = counts[:, window_samples - 1 :].copy()
     inside[:, 1:] -= counts[:, :-window_samples]
     judged: BoolArray = present[:, window_samples - 1 :] & (2 * inside >= window_samples)
@@ -308,9 +330,7 @@ def normalisation(panel: Panel, spec: MetricSpec, seen: tuple[float, float] | No
     if spec.upper is not None:
         high = np.full_like(high, spec.upper)
     high = np.where(high > low, high, low + 1.0)
-    means = np.where(is_judged(panel.present, width), window_means(panel.values, width), np.nan)
-    level = np.zeros(means.shape[1])
-    some = ~np.isnan(means).all(axis=0)
-    level[some] = np.abs(np.nanmedian(means[:, some], axis=0))
+    judged = is_judged(panel.present, width)
+    level = np.nan_to_num(np.abs(column_medians(window_means(panel.values, width), judged)))
     spread = np.maximum(np.maximum(spec.spread, spec.spread_ratio * level) / (high - low), LEAST_SPREAD)
     return Scale(low, high, spread)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainminder.align import compared_samples, panels
+from trainminder.align import column_medians, compared_samples, panels
 from trainminder.errors import Unobservable
 from trainminder.settings import DetectSettings
 from trainminder.types import Coverage, MetricSpec, Panel, RawTask
@@ -158,9 +158,7 @@ def _longest_activity(raw: RawTask, window_samples: int) -> float | None:
             panel = panels(metric, raw.machines, window_samples)[0]
         except Unobservable:
             continue
-        some = panel.present.any(axis=0)
-        level = np.full(len(panel.times), np.nan)
-        level[some] = np.nanmedian(np.where(panel.present, panel.values, np.nan)[:, some], axis=0)
+        level = column_medians(panel.values, panel.present)
         turns = np.flatnonzero(np.diff(np.concatenate(([0], (level >= least).astype(np.int8), [0]))))
         stretches = (turns[1::2] - turns[0::2]) * panel.step_seconds
         longest = max(longest or 0.0, float(stretches.max(initial=0.0)))

@@ -99,29 +99,37 @@ def normal_score(
     ordinary = FOLDED_DEVIATION * spread * length
     for group in np.unique(group_of[group_of >= 0]):
         members = np.flatnonzero(group_of == group)
-        part = sums[members]
-        judged = ~np.isnan(part)
-        count = judged.sum(axis=0)
-        enough = count >= min_machines
-        if not enough.any():
-            continue
-        part, judged, n = part[:, enough], judged[:, enough], count[enough].astype(np.float64)
-        centred = np.where(judged, part - np.where(judged, part, 0.0).sum(axis=0) / n, 0.0)
-        squares = (centred**2).sum(axis=0)
-        # Mean and variance of the others, in closed form from those of all.
-        beyond = centred * n / (n - 1.0) / (n - 2.0)
-        others = np.maximum(squares - centred**2 * n / (n - 1.0), 0.0) / (n - 2.0) / (n - 2.0) ** 2
-        prior = ordinary[enough]
-        freedom = PRIOR_MACHINES + n - 2.0
-        pooled = (PRIOR_MACHINES * prior**2 + (n - 2.0) * others) / freedom
-        deviation = np.sqrt(np.maximum(pooled, (LEAST_SHARE * prior) ** 2) * n / (n - 1.0))
-        out = np.maximum(FOLDED_MEAN + FOLDED_DEVIATION * beyond / deviation, 0.0)
-        deviate = (8 * freedom + 1) / (8 * freedom + 3) * np.sqrt(freedom * np.log1p(out**2 / freedom))
-        where = np.ix_(members, np.flatnonzero(enough))
-        score[where] = np.where(judged, deviate, np.nan)
-        limits = {int(k): candidate_threshold(int(k), false_alarm_probability) for k in np.unique(n)}
-        threshold[where] = np.where(judged, [limits[int(k)] for k in n], np.nan)
+        limits = np.array([candidate_threshold(max(n, 1), false_alarm_probability) for n in range(len(members) + 1)])
+        limits[:min_machines] = np.nan
+
+        def work(first: int, last: int, members: IntArray = members, limits: FloatArray = limits) -> None:
+            part = sums[members, first:last]
+            deviate, count = _deviates(part, ordinary[first:last])
+            score[members, first:last] = np.where(count >= min_machines, deviate, np.nan)
+            threshold[members, first:last] = np.where(np.isnan(part), np.nan, limits[count])
+
+        in_parallel(sums.shape[1], work)
     return score, threshold
+
+
+def _deviates(sums: FloatArray, ordinary: FloatArray) -> tuple[FloatArray, IntArray]:
+    """The normal score of one group, (machine, window), NaN where not judged; and (window,) how many are."""
+    judged = ~np.isnan(sums)
+    count = judged.sum(axis=0)
+    # With fewer than three nothing can be said; the caller drops those.
+    n = np.maximum(count, 3).astype(np.float64)
+    centred = np.where(judged, sums, 0.0)
+    centred = np.where(judged, centred - centred.sum(axis=0) / n, 0.0)
+    squared = centred**2
+    # Mean and variance of the others, in closed form from those of all.
+    others = np.maximum(squared.sum(axis=0) - squared * (n / (n - 1.0)), 0.0)
+    freedom = PRIOR_MACHINES + n - 2.0
+    pooled = (PRIOR_MACHINES * ordinary**2 + others / (n - 2.0) ** 2) / freedom
+    deviation = np.sqrt(np.maximum(pooled, (LEAST_SHARE * ordinary) ** 2) * (n / (n - 1.0)))
+    beyond = centred * (n / (n - 1.0) / (n - 2.0))
+    out = np.maximum(FOLDED_MEAN + FOLDED_DEVIATION * beyond / deviation, 0.0)
+    deviate = (8 * freedom + 1) / (8 * freedom + 3) * np.sqrt(freedom * np.log1p(out**2 / freedom))
+    return np.where(judged, deviate, np.nan), count
 
 
 def candidate_threshold(machines: int, false_alarm_probability: float) -> float:

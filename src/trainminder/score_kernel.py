@@ -23,23 +23,34 @@ BLOCK = 64
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def _euclidean8(points, i, row):  # type: ignore[no-untyped-def]
-    """The paper's width, unrolled: one pass over memory instead of eight."""
+def _two_by_euclidean8(points, i, n, partial):  # type: ignore[no-untyped-def]
+    """The paper's width, unrolled, for machines ``i`` and ``i + 1`` against those behind them.
+
+    Two at a time: each machine's point is loaded once for both, and nothing but the sums is stored.
+    """
     a0, a1, a2, a3 = points[0, i], points[1, i], points[2, i], points[3, i]
     a4, a5, a6, a7 = points[4, i], points[5, i], points[6, i], points[7, i]
-    n = i + 1 + len(row)
-    p0, p1, p2, p3 = points[0, i + 1 : n], points[1, i + 1 : n], points[2, i + 1 : n], points[3, i + 1 : n]
-    p4, p5, p6, p7 = points[4, i + 1 : n], points[5, i + 1 : n], points[6, i + 1 : n], points[7, i + 1 : n]
-    for j in range(len(row)):
-        d0 = p0[j] - a0
-        d1 = p1[j] - a1
-        d2 = p2[j] - a2
-        d3 = p3[j] - a3
-        d4 = p4[j] - a4
-        d5 = p5[j] - a5
-        d6 = p6[j] - a6
-        d7 = p7[j] - a7
-        row[j] = np.sqrt((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3) + (d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7))
+    b0, b1, b2, b3 = points[0, i + 1], points[1, i + 1], points[2, i + 1], points[3, i + 1]
+    b4, b5, b6, b7 = points[4, i + 1], points[5, i + 1], points[6, i + 1], points[7, i + 1]
+    p0, p1, p2, p3 = points[0, i + 2 : n], points[1, i + 2 : n], points[2, i + 2 : n], points[3, i + 2 : n]
+    p4, p5, p6, p7 = points[4, i + 2 : n], points[5, i + 2 : n], points[6, i + 2 : n], points[7, i + 2 : n]
+    sums = partial[i + 2 : n]
+    of_a = np.float32(0.0)
+    of_b = np.float32(0.0)
+    for j in range(len(sums)):
+        d0, d1, d2, d3 = p0[j] - a0, p1[j] - a1, p2[j] - a2, p3[j] - a3
+        d4, d5, d6, d7 = p4[j] - a4, p5[j] - a5, p6[j] - a6, p7[j] - a7
+        e0, e1, e2, e3 = p0[j] - b0, p1[j] - b1, p2[j] - b2, p3[j] - b3
+        e4, e5, e6, e7 = p4[j] - b4, p5[j] - b5, p6[j] - b6, p7[j] - b7
+        from_a = np.sqrt((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3) + (d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7))
+        from_b = np.sqrt((e0 * e0 + e1 * e1) + (e2 * e2 + e3 * e3) + (e4 * e4 + e5 * e5) + (e6 * e6 + e7 * e7))
+        of_a += from_a
+        of_b += from_b
+        sums[j] += from_a + from_b
+    d0, d1, d2, d3 = b0 - a0, b1 - a1, b2 - a2, b3 - a3
+    d4, d5, d6, d7 = b4 - a4, b5 - a5, b6 - a6, b7 - a7
+    between = np.sqrt((d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3) + (d4 * d4 + d5 * d5) + (d6 * d6 + d7 * d7))
+    return of_a + between, of_b + between
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
@@ -94,12 +105,17 @@ def _sums(embeddings, judged, members, kind, first, last, out):  # type: ignore[
         for start in range(0, n, BLOCK):
             stop = min(start + BLOCK, n)
             partial[start:n] = np.float32(0.0)
-            for i in range(start, stop):
-                if kind == EUCLIDEAN and width == 8:
-                    _euclidean8(points, i, row[i + 1 : n])
+            i = start
+            while i < stop:
+                if kind == EUCLIDEAN and width == 8 and i + 1 < stop:
+                    of_first, of_second = _two_by_euclidean8(points, i, n, partial)
+                    total[i] += of_first
+                    total[i + 1] += of_second
+                    i += 2
                 else:
                     _general(points, i, kind, row[i + 1 : n])
-                total[i] += _add(row[i + 1 : n], partial[i + 1 : n])
+                    total[i] += _add(row[i + 1 : n], partial[i + 1 : n])
+                    i += 1
             for j in range(start, n):
                 total[j] += partial[j]
         for position in range(n):
