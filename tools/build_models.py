@@ -3,8 +3,9 @@
     python tools/build_models.py                    all of them, into the package
     python tools/build_models.py general --to DIR   one, elsewhere
 
-A metric's model learns from ordinary running of simulated tasks at several sampling intervals, and as many windows of
-seeded ordinary signals (``denoise.patterns``); ``general`` from signals alone. The errors are those of windows held out.
+A metric's model learns from ordinary running of simulated tasks at several sampling intervals, and from as
+many windows of seeded ordinary signals (``denoise.patterns``); ``general`` from signals
+alone. The errors are those of windows held out, and of simulated tasks that training never saw.
 """
 
 from __future__ import annotations
