@@ -16,9 +16,10 @@ def blocks(page: Path, language: str) -> list[str]:
 def test_the_commands_of_the_readme_run_in_order(
     repository: Path, shell_environment: dict[str, str], tmp_path: Path
 ) -> None:
-    # make is for the check of a clean clone: in here it would install into, and test, the checkout itself.
+    # make is for the check of a clean clone: in here it would install into the checkout itself. What it runs stays.
     scripts = [
-        block for block in blocks(repository / "README.md", "sh") if not re.search(r"^make ", block, re.MULTILINE)
+        block.replace("make demo\n", "trainminder demo\n").replace(". .venv/bin/activate\n", "")
+        for block in blocks(repository / "README.md", "sh")
     ]
     assert scripts
     folder = tmp_path / "clone"
