@@ -214,6 +214,14 @@ def test_no_machines_or_no_windows_give_an_empty_embedding() -> None:
     assert model.embed(np.zeros((2, 7)), every_window(2, 0), np.zeros(0), np.ones(0)).shape == (2, 0, 8)
 
 
+def run_python(script: str, **environment: str) -> str:
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    environment = os.environ | environment | {"PYTHONPATH": path}
+    return subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+
+
 def test_the_inner_loop_runs_on_packed_registers_and_calls_no_mathematics_library(tmp_path: Path) -> None:
     # In a process of its own: machine code that came from numba's cache cannot be inspected.
     script = """
@@ -223,11 +231,13 @@ from test_denoise_kernel import random_model
 random_model().embed(np.zeros((1, 8)), np.zeros((1, 1), np.int64), np.zeros(1), np.ones(1))
 print(*kernel._embed_blocks.inspect_asm().values(), sep="\\n")
 """
-    environment = os.environ | {
-        "NUMBA_CACHE_DIR": str(tmp_path),
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
-    }
-    ran = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
-    packed_divisions = re.findall(r"\bv?divps\b|\bfdiv\s+v\d+\.4s", ran.stdout)
-    assert len(packed_divisions) >= 2
-    assert not re.search(r"\b(tanhf?|expf?)\b", ran.stdout)
+    assembly = run_python(script, NUMBA_CACHE_DIR=str(tmp_path))
+    assert len(re.findall(r"\bv?divps\b|\bfdiv\s+v\d+\.4s", assembly)) >= 2
+    assert not re.search(r"\b(tanhf?|expf?)\b", assembly)
+
+
+def test_where_nothing_can_be_cached_the_kernel_can_still_be_imported() -> None:
+    script = "from trainminder.denoise import kernel; print(kernel._can_cache())"
+    # The only place allowed is the one NUMBA_CACHE_DIR names, and it names none.
+    only = "numba.core.caching.UserProvidedCacheLocator"
+    assert run_python(script, NUMBA_CACHE_LOCATOR_CLASSES=only, NUMBA_CACHE_DIR="") == "False\n"

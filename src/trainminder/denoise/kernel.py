@@ -52,9 +52,22 @@ _ONE = np.float32(1.0)
 _HALF = np.float32(0.5)
 _ZERO = np.float32(0.0)
 
+
+def _can_cache() -> bool:
+    """numba refuses a cached function where it can write neither beside the package nor under the user's home.
+
+    A container with a read-only file system and no home is such a place: there it compiles at each start.
+    """
+    try:
+        njit(cache=True)(_can_cache)
+    except RuntimeError:
+        return False
+    return True
+
+
 _COMPILE: dict[str, Any] = {
     "nogil": True,
-    "cache": True,
+    "cache": _can_cache(),
     "error_model": "numpy",
     # Fused multiply-add is the only liberty taken: the order of operations stays, and NaN stays NaN.
     "fastmath": {"contract"},
