@@ -1,6 +1,6 @@
 """Prometheus-compatible stores over HTTP: Prometheus, VictoriaMetrics, Mimir, Thanos.
 
-``http`` talks to the store, ``matrix`` parses its answers, ``queries`` and ``ranges`` decide what is asked, ``series``
+``http`` talks to the store, ``names`` tells machines by labels, ``matrix`` parses its answers, ``queries`` and ``ranges`` decide what is asked, ``series``
 and ``stale`` make machines' series of the answers, ``source`` brings it together.
 """
 
