@@ -96,7 +96,7 @@ class _CardFile(ModelCard):
     weights_sha256: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DenoisingModel:
     """A trained LSTM-VAE; it satisfies ``types.Denoiser``.
 
