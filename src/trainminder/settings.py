@@ -57,9 +57,9 @@ class StoreSettings(_Section):
     bearer_token: SecretStr | None = None
     """Token sent as "Authorization: Bearer ..."."""
     bearer_token_file: Path | None = None
-    """File holding the token; read again for every pass, so that a rotated token is picked up."""
+    """File holding the token; read again for every request, so that a rotated token is picked up."""
     headers: dict[str, SecretStr] = {}
-    """More headers, such as X-Scope-OrgID for the tenant of Mimir, Cortex or Loki-style gateways."""
+    """More headers, such as X-Scope-OrgID for the tenant of Mimir or Cortex."""
     ca_file: Path | None = None
     """PEM file of the authority that signed the store's certificate; the system's authorities otherwise."""
     client_certificate_file: Path | None = None
@@ -142,7 +142,8 @@ class QuerySettings(_Section):
     exporter: str = "settings"
     """Name shown by the doctor and in messages."""
     query: str
-    """Selector (gauge, counter) or expression; $matcher stands for the task's matchers, $rate for a rate window."""
+    """Selector (gauge, counter) or expression. $matcher stands for the task's matchers, $rate and $window for time
+    ranges that fit the sampling, $machine_label for the machine's label."""
     kind: QueryKind = "gauge"
     """gauge: last value; counter: rate per second; expression: taken as it is."""
     device_label: str | None = None
@@ -165,7 +166,7 @@ class MetricSettings(_Section):
     level: Level = "machine"
     """Whether series are per machine or per device."""
     direction: Direction = "both"
-    """Which way a fault usually moves it; shown in evidence."""
+    """Which way a fault usually moves it; for people, judging looks both ways."""
     spread: Annotated[float, Field(ge=0)] = 0.0
     """Ordinary standard deviation between healthy machines of one task, in the unit. Raising it hides subtle faults."""
     spread_ratio: Annotated[float, Field(ge=0)] = 0.03
@@ -189,7 +190,7 @@ class RecordingSettings(_Section):
     timezone: str = "UTC"
     """Zone of timestamps that carry none."""
     sentinels: tuple[float, ...] = ()
-    """More values that mean "no value", besides the known ones (near 9.2e18, 1.4e14, 2^31)."""
+    """More values that mean "no value", in stores too, besides the known ones (near 2^63, 2^47, 2^31)."""
 
 
 class DetectSettings(_Section):
@@ -198,7 +199,7 @@ class DetectSettings(_Section):
     method: Literal["default", "paper"] = "default"
     """Named method. default is the best one this version has; paper follows the publication."""
     minutes: Positive = 15.0
-    """Length of data pulled for one pass (the paper's 15 minutes)."""
+    """Length of data pulled from a store for one pass (the paper's 15 minutes); a recording is judged whole."""
     metrics: tuple[str, ...] | None = None
     """Metrics in order of priority; None: every metric with data, in the catalogue's order."""
     window_samples: Annotated[int, Field(ge=2, le=512)] = 8
@@ -209,9 +210,10 @@ class DetectSettings(_Section):
     """Chance that one window of one metric makes a candidate although no machine is faulty, whatever the number
     of machines. Raising it finds subtler faults and blames healthy machines more often."""
     continuity_seconds: Annotated[float, Field(ge=0)] = 240.0
-    """How long the same machine must remain the candidate (the paper's 4 minutes). Lower is faster, less sure."""
+    """How long what is wrong with one machine must last (the paper's 4 minutes): it has to remain the candidate for
+    this and as long as a window's compared samples look back. Lower is faster, less sure."""
     min_machines: Annotated[int, Field(ge=3)] = 3
-    """Fewest comparable machines: of two, neither stands out."""
+    """Fewest machines that are compared, in the task and in each group: of two, neither stands out."""
     max_missing_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """A metric with a larger share of missing samples is not judged; if none is left, the verdict is unknown."""
     models_dir: Path | None = None
