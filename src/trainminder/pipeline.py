@@ -32,7 +32,7 @@ from trainminder.types import (
     View,
     WindowScores,
 )
-from trainminder.wording import some_names
+from trainminder.wording import counted, some_names
 
 __all__ = ["PassState", "ordered_metrics", "run_pass"]
 
@@ -222,9 +222,8 @@ def _check_comparable(raw: RawTask, settings: DetectSettings, group_of: IntArray
     if (group_of >= 0).any():
         return
     count = len(raw.machines)
-    machines = f"{count} machine{'' if count == 1 else 's'}"
     where = f" in groups of fewer than {settings.min_machines}" if count >= settings.min_machines else ""
     raise TooFewMachines(
-        f"{machines}{where}, and at least {settings.min_machines} comparable ones are needed: "
+        f"{counted(count, 'machine')}{where}, and at least {settings.min_machines} comparable ones are needed: "
         "of two, neither stands out"
     )

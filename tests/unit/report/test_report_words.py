@@ -10,7 +10,9 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from trainminder.report import print_result, verdict_sentence, words
+from trainminder import wording
+from trainminder.report import print_result, verdict_sentence
+from trainminder.report.evidence import against_peers
 from trainminder.types import PassResult
 
 PassMaker = Callable[..., PassResult]
@@ -133,24 +135,24 @@ def test_coverage_names_the_absent_metrics(a_pass: PassMaker) -> None:
     ],
 )
 def test_a_quantity_reads_with_its_unit(value: float, unit: str, text: str) -> None:
-    assert words.quantity(value, unit) == text
+    assert wording.quantity(value, unit) == text
 
 
 def test_close_values_are_told_apart() -> None:
-    assert words.against_peers(98.21, 98.24, "percent") == "98.21 %, peers 98.24 %"
+    assert against_peers(98.21, 98.24, "percent") == "98.21 %, peers 98.24 %"
 
 
 def test_a_missing_value_is_said_and_never_zero() -> None:
-    assert words.against_peers(None, 0.0, "ratio") == "no sample, peers 0"
-    assert words.against_peers(0.0, None, "ratio") == "0, no peers"
+    assert against_peers(None, 0.0, "ratio") == "no sample, peers 0"
+    assert against_peers(0.0, None, "ratio") == "0, no peers"
 
 
 def test_a_share_that_is_not_zero_never_reads_as_zero() -> None:
-    assert words.ratio_as_percent(0.0) == "0 %"
-    assert words.ratio_as_percent(0.00003) == "under 0.01 %"
-    assert words.ratio_as_percent(1.0) == "100 %"
+    assert wording.ratio_as_percent(0.0) == "0 %"
+    assert wording.ratio_as_percent(0.00003) == "under 0.01 %"
+    assert wording.ratio_as_percent(1.0) == "100 %"
 
 
 def test_a_long_name_keeps_more_of_its_end() -> None:
-    assert words.shortened("gpu-cluster-eu-west-node-0042", 18) == "gpu-cl…t-node-0042"
-    assert words.shortened("gpu-03", 18) == "gpu-03"
+    assert wording.shortened("gpu-cluster-eu-west-node-0042", 18) == "gpu-cl…t-node-0042"
+    assert wording.shortened("gpu-03", 18) == "gpu-03"
