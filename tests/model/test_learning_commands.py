@@ -18,8 +18,8 @@ QUICK = ("--set", "train.epochs=2", "--set", "train.max_windows=2000")
 
 
 def recorded(folder: Path, seed: int, *, is_faulty: bool = True) -> Path:
-    spec = ClusterSpec(6, devices_per_machine=2, seed=seed, duration_seconds=480, metrics=METRICS)
-    faults = [Fault(seed % 6, "pcie_downgrading", 160.0)] if is_faulty else []
+    spec = ClusterSpec(9, devices_per_machine=2, seed=seed, duration_seconds=480, metrics=METRICS)
+    faults = [Fault(seed % 9, "pcie_downgrading", 160.0)] if is_faulty else []
     raw, truths = simulate_task(spec, faults, specs=load_catalogue())
     path = folder / f"task-{seed}.parquet"
     write_recording(raw, path)

@@ -11,6 +11,7 @@ import pytest
 
 from trainminder.catalogue import load_catalogue
 from trainminder.cli import main
+from trainminder.denoise import load_model
 from trainminder.settings import RecordingSettings
 from trainminder.simulate import ClusterSpec, Fault, simulate_task
 from trainminder.source.recordings import read_recording, write_recording
@@ -121,3 +122,27 @@ def test_fetching_and_judging_are_timed_apart(
     assert said.out.startswith("task llm-7: machine machine-0005")
     assert "fetched in " in said.err
     assert "judged in " in said.err
+
+
+def test_models_are_trained_from_a_live_store(
+    prometheus_with: Build, series_of: Build, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = prometheus_with(series_of(simulated(), NAMES)).url
+    models = tmp_path / "models"
+    source = ["--prometheus", url, "--task", "llm-7", "--at", str(START + 539), "--minutes", "9"]
+    quick = ["--set", "train.epochs=1", "--set", "train.max_windows=2000"]
+    assert main(["train", *source, "-o", str(models), *quick]) == 0
+    assert load_model(models, "gpu_sm_clock", 8).card.metric == "gpu_sm_clock"
+    capsys.readouterr()
+
+
+def test_any_series_of_a_store_can_be_admitted_as_a_metric(
+    prometheus_with: Build, series_of: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = prometheus_with(series_of(simulated(), {"gpu_sm_clock": "my_own_clock"})).url
+    found = verdict_of(
+        capsys,
+        *("--prometheus", url, "--task", "llm-7", "--at", str(START + 539), "--minutes", "9"),
+        *("--metric", "my_own_clock=MHz"),
+    )
+    assert (found["verdicts"][0]["machine"], found["verdicts"][0]["metric"]) == ("machine-0005", "my_own_clock")

@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 
 from trainminder.errors import MembershipError, StoreError
-from trainminder.membership.names import quote
 from trainminder.membership.static import StaticMembership
 from trainminder.settings import MembershipSettings, Settings
 from trainminder.source.prometheus.http import RefusedError, StoreClient
+from trainminder.source.prometheus.names import quote
 from trainminder.source.prometheus.queries import metric_names
 from trainminder.types import MetricSpec, Task
 from trainminder.wording import some_names

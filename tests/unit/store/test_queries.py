@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainminder.catalogue import load_catalogue
-from trainminder.membership.names import machine_name, matching_label, quote, strip_port
 from trainminder.settings import MachineRewrite, MembershipSettings
 from trainminder.source.prometheus.matrix import MatrixAnswer
+from trainminder.source.prometheus.names import machine_name, matching_label, quote, strip_port
 from trainminder.source.prometheus.queries import (
     Grid,
     measured_interval,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainminder.membership.names import escape_regex, matching_label, quote
 from trainminder.settings import MembershipSettings
 from trainminder.source.prometheus.matrix import MatrixAnswer
+from trainminder.source.prometheus.names import escape_regex, matching_label, quote
 from trainminder.types import MetricQuery, MetricSpec, Task
 
 __all__ = [

@@ -11,10 +11,10 @@ from itertools import pairwise
 import numpy as np
 
 from trainminder.errors import StoreError
-from trainminder.membership.names import machine_name
 from trainminder.settings import MembershipSettings, StoreSettings
 from trainminder.source.cleaning import build_metric, classify_values, dropped_warnings
 from trainminder.source.prometheus.matrix import MatrixAnswer
+from trainminder.source.prometheus.names import machine_name
 from trainminder.types import BoolArray, FloatArray, MetricQuery, MetricSpec, RawMetric
 from trainminder.wording import some_names
 

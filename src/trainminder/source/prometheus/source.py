@@ -15,9 +15,9 @@ import numpy as np
 
 from trainminder.clock import Clock, SystemClock
 from trainminder.errors import MembershipError, SettingsError, StoreError
-from trainminder.membership.names import machine_name, strip_port
 from trainminder.settings import MembershipSettings, StoreSettings
 from trainminder.source.prometheus.http import RefusedError, StoreClient
+from trainminder.source.prometheus.names import machine_name, strip_port
 from trainminder.source.prometheus.queries import (
     Grid,
     is_rate,
