@@ -1,7 +1,7 @@
 """One pass over one task: align, denoise, score, decide. State in, state out; no network, no files, no clock.
 
-Named methods: *paper* follows Minder (NSDI '25) but for the departures that ``align`` and ``score`` state.
-"default" names the best method this version has, which today is *paper*.
+Named methods (``METHODS``): *paper* follows Minder (NSDI '25) but for the departures that ``align``, ``score`` and
+``docs/detection.md`` state.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ from trainminder.types import (
 )
 from trainminder.wording import counted, some_names
 
-__all__ = ["PassState", "ordered_metrics", "run_pass"]
+__all__ = ["METHODS", "PassState", "ordered_metrics", "run_pass"]
+
+#: Name -> the method that runs. *default* is the best that this version has.
+METHODS = {"default": "paper", "paper": "paper"}
 
 Key = tuple[str, View, str]
 
@@ -181,7 +184,7 @@ def run_pass(
         reason = str(unknown)
     result = PassResult(
         task=raw.task,
-        method="paper",
+        method=METHODS[settings.method],
         from_at=raw.from_at,
         to_at=raw.to_at,
         machines=raw.machines,

@@ -33,7 +33,7 @@ import numpy as np
 from trainminder.score_kernel import KINDS, distance_sums
 from trainminder.types import BoolArray, Distance, Float32Array, FloatArray, IntArray
 
-__all__ = ["PRIOR_MACHINES", "candidate_threshold", "dissimilarity", "normal_score"]
+__all__ = ["candidate_threshold", "dissimilarity", "normal_score"]
 
 #: How many machines the metric's ordinary spread counts as.
 PRIOR_MACHINES = 12.0

@@ -53,7 +53,7 @@ def diagnose(
         *source_findings(raw),
         *fleet_findings(raw, settings, looks),
         *gap_findings(raw, looks),
-        *clock_findings(raw, looks),
+        *clock_findings(looks),
         *value_findings(raw, looks),
         *metric_findings(raw, settings, looks),
         *sampling_findings(raw, settings, looks),
