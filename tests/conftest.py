@@ -1,7 +1,8 @@
-"""Synthetic passes for the report: a task whose machines move alike, but for the odd one."""
+"""For every test: no settings from outside. For the report: passes over machines that move alike, but for one."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -107,7 +108,7 @@ def make_pass(
     onset = NOW + onset_second
     is_faulty = status == "faulty"
     evidence = Evidence(
-        kind="similarity",
+        kind="metric",
         metric=metric,
         view="mean",
         device=device,
@@ -145,7 +146,7 @@ def make_pass(
         pictures = (first, second)
     return PassResult(
         task=task,
-        method="default",
+        method="paper",
         from_at=NOW,
         to_at=NOW + seconds,
         machines=tuple(names),
@@ -167,3 +168,9 @@ def make_pass(
 def a_pass() -> PassMaker:
     """Builds a ``PassResult``: see ``make_pass``."""
     return make_pass
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("TRAINMINDER_")]:
+        monkeypatch.delenv(name)

@@ -18,7 +18,7 @@ from trainminder.errors import SettingsError
 from trainminder.settings import MetricSettings
 from trainminder.types import MetricQuery, MetricSpec
 
-__all__ = ["Catalogue", "load_catalogue", "parse_declaration"]
+__all__ = ["Catalogue", "load_catalogue"]
 
 #: Units whose physical bounds are known, for metrics admitted with ``NAME=UNIT``.
 UNIT_BOUNDS: Mapping[str, tuple[float | None, float | None]] = {
@@ -56,7 +56,7 @@ class Catalogue(Mapping[str, MetricSpec]):
         """
         specs = dict(self._specs)
         for text in declarations:
-            spec = parse_declaration(text)
+            spec = _parse_declaration(text)
             known = specs.get(spec.name)
             if known is None:
                 specs[spec.name] = spec
@@ -68,7 +68,7 @@ class Catalogue(Mapping[str, MetricSpec]):
         return Catalogue(specs.values())
 
 
-def parse_declaration(text: str) -> MetricSpec:
+def _parse_declaration(text: str) -> MetricSpec:
     """The metric that ``NAME`` or ``NAME=UNIT`` admits; bounds follow from a known unit.
 
     Raises:
@@ -93,7 +93,7 @@ def load_catalogue(overrides: Mapping[str, MetricSettings] | None = None) -> Cat
     problems: list[str] = []
     for name, override in (overrides or {}).items():
         # Settings serve many tasks: a metric they admit may be absent from one, unlike one asked for with --metric.
-        base = specs.get(name) or dataclasses.replace(parse_declaration(f"{name}={override.unit}"), declared=False)
+        base = specs.get(name) or dataclasses.replace(_parse_declaration(f"{name}={override.unit}"), declared=False)
         spec = _overridden(base, override)
         if spec.lower is not None and spec.upper is not None and spec.lower >= spec.upper:
             problems.append(f"metrics.{name}: lower is {spec.lower:g} but upper is {spec.upper:g}: lower must be less")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+__all__ = ["Clock", "SystemClock"]
+
 
 class Clock(Protocol):
     """Tells the time in Unix seconds (UTC)."""

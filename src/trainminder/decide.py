@@ -17,6 +17,7 @@ import numpy as np
 
 from trainminder.align import window_means
 from trainminder.types import Continuity, Evidence, FloatArray, IntArray, MetricTrace, Verdict, WindowScores
+from trainminder.wording import machine_and_device
 
 __all__ = ["Confirmed", "candidates", "follow", "unite", "verdict_of"]
 
@@ -126,7 +127,7 @@ def verdict_of(confirmed: Confirmed, trace: MetricTrace) -> Verdict:
     device = panel.row_device[int(np.bincount(rows[seen]).argmax())] if panel.view == "device" else None
     value = float(means[rows[seen], np.arange(run.start, run.stop)[seen]].mean())
     peers = _peers_median(trace, means, machine, run)
-    where = confirmed.machine + (f" ({device})" if device else "")
+    where = machine_and_device(confirmed.machine, device)
     over = " over its devices" if panel.view == "mean" else ""
     text = (
         f"{spec.name} of {where} was {f'{value:.4g} {spec.unit}'.rstrip()} on average{over} "

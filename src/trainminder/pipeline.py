@@ -1,7 +1,7 @@
 """One pass over one task: align, denoise, score, decide. State in, state out; no network, no files, no clock.
 
-Named methods: *paper* follows Minder (NSDI '25) but for the departures that ``align`` and ``score`` state.
-"default" names the best method this version has, which today is *paper*.
+Named methods (``METHODS``): *paper* follows Minder (NSDI '25) but for the departures that ``align``, ``score`` and
+``docs/detection.md`` state.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ from trainminder.types import (
     View,
     WindowScores,
 )
-from trainminder.wording import some_names
+from trainminder.wording import counted, some_names
 
-__all__ = ["PassState", "ordered_metrics", "run_pass"]
+__all__ = ["METHODS", "PassState", "ordered_metrics", "run_pass"]
+
+#: Name -> the method that runs. *default* is the best that this version has.
+METHODS = {"default": "paper", "paper": "paper"}
 
 Key = tuple[str, View, str]
 
@@ -181,7 +184,7 @@ def run_pass(
         reason = str(unknown)
     result = PassResult(
         task=raw.task,
-        method="paper",
+        method=METHODS[settings.method],
         from_at=raw.from_at,
         to_at=raw.to_at,
         machines=raw.machines,
@@ -222,9 +225,8 @@ def _check_comparable(raw: RawTask, settings: DetectSettings, group_of: IntArray
     if (group_of >= 0).any():
         return
     count = len(raw.machines)
-    machines = f"{count} machine{'' if count == 1 else 's'}"
     where = f" in groups of fewer than {settings.min_machines}" if count >= settings.min_machines else ""
     raise TooFewMachines(
-        f"{machines}{where}, and at least {settings.min_machines} comparable ones are needed: "
+        f"{counted(count, 'machine')}{where}, and at least {settings.min_machines} comparable ones are needed: "
         "of two, neither stands out"
     )

@@ -33,7 +33,7 @@ import numpy as np
 from trainminder.score_kernel import KINDS, distance_sums
 from trainminder.types import BoolArray, Distance, Float32Array, FloatArray, IntArray
 
-__all__ = ["PRIOR_MACHINES", "candidate_threshold", "dissimilarity", "normal_score"]
+__all__ = ["candidate_threshold", "dissimilarity", "normal_score"]
 
 #: How many machines the metric's ordinary spread counts as.
 PRIOR_MACHINES = 12.0
@@ -60,7 +60,7 @@ def dissimilarity(
     sums = np.full(judged.shape, np.nan)
     for group in np.unique(group_of[group_of >= 0]):
         members = np.flatnonzero(group_of == group)
-        in_parallel(
+        _in_parallel(
             judged.shape[1],
             lambda first, last, members=members: distance_sums(  # type: ignore[misc]
                 embeddings, judged, members, KINDS[distance], (first, last), sums
@@ -108,7 +108,7 @@ def normal_score(
             score[members, first:last] = np.where(count >= min_machines, deviate, np.nan)
             threshold[members, first:last] = np.where(np.isnan(part), np.nan, limits[count])
 
-        in_parallel(sums.shape[1], work)
+        _in_parallel(sums.shape[1], work)
     return score, threshold
 
 
@@ -137,9 +137,9 @@ def candidate_threshold(machines: int, false_alarm_probability: float) -> float:
     return -NormalDist().inv_cdf(false_alarm_probability / (2.0 * machines))
 
 
-def in_parallel(count: int, work: Callable[[int, int], None], threads: int | None = None) -> None:
+def _in_parallel(count: int, work: Callable[[int, int], None]) -> None:
     """Run ``work(first, last)`` over slices of ``range(count)`` on all cores; the work must let go of the GIL."""
-    threads = threads or os.cpu_count() or 1
+    threads = os.cpu_count() or 1
     edges = np.linspace(0, count, min(threads * 4, count) + 1, dtype=int)
     if threads == 1 or count < 2:
         work(0, count)

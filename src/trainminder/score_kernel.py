@@ -11,7 +11,7 @@ from numba import njit
 
 from trainminder.types import BoolArray, Float32Array, FloatArray, IntArray
 
-__all__ = ["EUCLIDEAN", "KINDS", "distance_sums"]
+__all__ = ["KINDS", "distance_sums"]
 
 EUCLIDEAN, MANHATTAN, CHEBYSHEV = 0, 1, 2
 KINDS = {"euclidean": EUCLIDEAN, "manhattan": MANHATTAN, "chebyshev": CHEBYSHEV}

@@ -34,7 +34,8 @@ class MetricQuery:
 
     ``kind``: *gauge* and *counter* hold a bare selector (the store adapter wraps it in
     ``last_over_time`` or ``rate``); *expression* is a whole PromQL expression. Templates may use
-    ``$matcher`` (the task's label matchers) and ``$rate`` (a rate window that fits the sampling).
+    ``$matcher`` (the task's label matchers), ``$rate`` and ``$window`` (time ranges that fit the sampling:
+    for rates and for last values) and ``$machine_label``.
     ``selector`` names, for an expression, the series whose sampling interval counts.
     ``scale`` multiplies the answer into the catalogue's unit.
     """

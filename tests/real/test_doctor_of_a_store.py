@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -16,12 +15,6 @@ NOW = 1_764_580_000.0
 SAMPLES, STEP = 61, 15.0
 MACHINES = [f"gpu-{i:02d}" for i in range(4)]
 Build = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("TRAINMINDER_")]:
-        monkeypatch.delenv(name)
 
 
 def stored(make_series: Build) -> list[Any]:

@@ -10,6 +10,7 @@ import typer
 from trainminder.cli.options import settings_from
 from trainminder.cli.output import markdown_table, print_json, print_table
 from trainminder.errors import SettingsError
+from trainminder.wording import bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,15 +65,9 @@ def _of_exporter(specs: Iterable[MetricSpec], exporter: str) -> list[MetricSpec]
 
 def _cells(spec: MetricSpec) -> tuple[str, ...]:
     queries = "\n".join(f"{query.exporter}: {query.query}" for query in spec.queries)
-    return spec.name, spec.unit, _bounds(spec), spec.level, spec.direction, queries
+    return spec.name, spec.unit, bounds(spec.lower, spec.upper), spec.level, spec.direction, queries
 
 
 def _markdown_cells(spec: MetricSpec) -> tuple[str, ...]:
     queries = "<br>".join(f"{query.exporter}: `{query.query}`" for query in spec.queries)
-    return f"`{spec.name}`", spec.unit, _bounds(spec), spec.level, spec.direction, queries, spec.description
-
-
-def _bounds(spec: MetricSpec) -> str:
-    if spec.lower is None and spec.upper is None:
-        return ""
-    return "..".join("" if bound is None else f"{bound:g}" for bound in (spec.lower, spec.upper))
+    return f"`{spec.name}`", *_cells(spec)[1:-1], queries, spec.description

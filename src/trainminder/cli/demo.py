@@ -9,6 +9,7 @@ import typer
 
 from trainminder.cli.detect import exit_code, judge, show
 from trainminder.cli.options import FailOnFaultyOption, FormatOption, settings_from
+from trainminder.wording import machine_and_device
 
 __all__ = ["demo"]
 
@@ -53,7 +54,7 @@ def demo(
         typer.echo(text, err=form == "json")
 
     for truth in truths:
-        where = truth.machine + (f" ({truth.device})" if truth.device else "")
+        where = machine_and_device(truth.machine, truth.device)
         says(f"simulated: {machines} machines for 15 minutes; {truth.fault_type} on {where} from second 300")
     result = judge(raw, settings.detect, keep_traces=True)
     show(result, form, report)

@@ -90,7 +90,7 @@ def doctor(
 
 
 def _show(diagnosis: Diagnosis, store: str | None) -> None:
-    from trainminder.report.words import date_time, plain
+    from trainminder.wording import date_time, plain
 
     typer.echo(plain(diagnosis.sentence))
     typer.echo(f"found: {plain(diagnosis.found)}; {diagnosis.machines_seen} of {len(diagnosis.machines)} machines seen")
@@ -108,7 +108,7 @@ def _show(diagnosis: Diagnosis, store: str | None) -> None:
 
 
 def _cells(metric: MetricDiagnosis, members: int) -> Iterator[str]:
-    from trainminder.report.words import ratio_as_percent
+    from trainminder.wording import ratio_as_percent
 
     yield metric.metric
     if metric.is_absent:

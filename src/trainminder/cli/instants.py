@@ -10,6 +10,7 @@ import typer
 
 from trainminder.clock import SystemClock
 from trainminder.errors import SettingsError
+from trainminder.wording import iso_time
 
 __all__ = ["Instant", "parse_instant", "read_instant"]
 
@@ -69,7 +70,7 @@ def read_instant(text: str, now: float) -> Instant:
             return Instant(number)
         if _SECONDS[1] <= number < _SECONDS[1] * 1000:
             at = number / 1000
-            return Instant(at, f"{text} was taken as milliseconds: {_iso(at)}")
+            return Instant(at, f"{text} was taken as milliseconds: {iso_time(at, 'milliseconds')}")
     return _read_iso(text)
 
 
@@ -81,8 +82,4 @@ def _read_iso(text: str) -> Instant:
     if moment.tzinfo is not None:
         return Instant(moment.timestamp())
     at = moment.replace(tzinfo=UTC).timestamp()
-    return Instant(at, f"{text} carries no zone and was taken as UTC: {_iso(at)}")
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
+    return Instant(at, f"{text} carries no zone and was taken as UTC: {iso_time(at)}")

@@ -89,8 +89,9 @@ def train(
         for name in wanted
     }
     enough = {name: each for name, each in windows.items() if len(each) >= LEAST_WINDOWS}
-    for name in windows.keys() - enough.keys():
-        typer.echo(f"warning: {name}: {len(windows[name])} whole windows, too few to train on: left out", err=True)
+    for name, each in windows.items():
+        if name not in enough:
+            typer.echo(f"warning: {name}: {len(each)} whole windows, too few to train on: left out", err=True)
     if not enough:
         raise SettingsError(f"no metric has {LEAST_WINDOWS} whole windows to train on: give longer or more recordings")
     _train_all(enough, settings, output)

@@ -21,6 +21,7 @@ from trainminder.doctor.look import Look, look_at
 from trainminder.errors import Unobservable
 from trainminder.settings import DetectSettings
 from trainminder.types import MetricSpec, RawTask
+from trainminder.wording import counted
 
 __all__ = ["diagnose"]
 
@@ -52,7 +53,7 @@ def diagnose(
         *source_findings(raw),
         *fleet_findings(raw, settings, looks),
         *gap_findings(raw, looks),
-        *clock_findings(raw, looks),
+        *clock_findings(looks),
         *value_findings(raw, looks),
         *metric_findings(raw, settings, looks),
         *sampling_findings(raw, settings, looks),
@@ -88,7 +89,7 @@ def _verdict(raw: RawTask, settings: DetectSettings, sight: Sight) -> Finding | 
     if max(sizes.values(), default=0) < settings.min_machines:
         count = len(raw.machines)
         where = f", none of its {len(sizes)} groups has as many as" if count >= settings.min_machines else " and not"
-        text = f"it has {count} machine{'' if count == 1 else 's'}{where} the {settings.min_machines} needed to compare"
+        text = f"it has {counted(count, 'machine')}{where} the {settings.min_machines} needed to compare"
         return Finding(
             "too_few_machines",
             "problem",

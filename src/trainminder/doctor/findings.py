@@ -178,9 +178,8 @@ def gap_findings(raw: RawTask, looks: Sequence[Look]) -> list[Finding]:
     return found
 
 
-def clock_findings(raw: RawTask, looks: Sequence[Look]) -> list[Finding]:
+def clock_findings(looks: Sequence[Look]) -> list[Finding]:
     """Samples in the future, and machines whose instants are shifted against the others'."""
-    del raw
     found = []
     ahead: dict[str, float] = {}
     for look in looks:

@@ -25,7 +25,7 @@ from trainminder.errors import Unobservable
 from trainminder.settings import DetectSettings
 from trainminder.types import BoolArray, MetricSpec, Panel, RawMetric, RawTask
 
-__all__ = ["Gap", "Look", "Unusable", "look_at"]
+__all__ = ["GAP_INTERVALS", "Gap", "Look", "Unusable", "look_at"]
 
 #: A gap is worth a word from this many intervals and ``SILENT_SECONDS`` on.
 GAP_INTERVALS = 5.0

@@ -8,7 +8,16 @@ import numpy as np
 
 from trainminder.types import FloatArray, IntArray, MetricSpec, RawMetric
 
-__all__ = ["Still", "Zeros", "refresh_samples", "runs_of", "still_series", "zero_series"]
+__all__ = [
+    "SLOWEST_REFRESH_SECONDS",
+    "Runs",
+    "Still",
+    "Zeros",
+    "refresh_samples",
+    "runs_of",
+    "still_series",
+    "zero_series",
+]
 
 #: A series stands still if it repeats one value for this many samples, this long, and this many times longer than
 #: is usual among all series; if more than a share of the machines does, it is the metric's nature.

@@ -1,4 +1,4 @@
-"""Which machines form a task: a static list in settings, or a PromQL selector.
+"""Which machines form a task: as the settings name them, or by a label in the store.
 
 Here belongs everything that turns a task's name into its machines and matchers; nothing here reads
 the metrics themselves.

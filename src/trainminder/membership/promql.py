@@ -13,6 +13,7 @@ from trainminder.source.prometheus.http import RefusedError, StoreClient
 from trainminder.source.prometheus.names import quote
 from trainminder.source.prometheus.queries import metric_names
 from trainminder.types import MetricSpec, Task
+from trainminder.wording import some_names
 
 __all__ = ["PromqlMembership", "find_task"]
 
@@ -77,11 +78,7 @@ class PromqlMembership:
         every = sorted({value for values in known.values() for value in values})
         near = difflib.get_close_matches(name, every, n=1)
         hint = f', did you mean "{near[0]}"?' if near else ""
-        shown = "; ".join(
-            f"{label}: {', '.join(values[:SHOWN_NAMES])}"
-            + (f" and {len(values) - SHOWN_NAMES} more" if len(values) > SHOWN_NAMES else "")
-            for label, values in known.items()
-        )
+        shown = "; ".join(f"{label}: {some_names(values, SHOWN_NAMES)}" for label, values in known.items())
         return (
             f'no task "{name}" at {self._client.address}{hint} (labels tried: {", ".join(self._settings.task_labels)}; '
             f"{shown or 'none of them is on any series of the catalogue'}): set membership.task_labels to the label "

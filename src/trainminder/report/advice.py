@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainminder.report import words
+from trainminder import wording
 from trainminder.types import PassResult, Verdict
 
 __all__ = ["next_steps"]
@@ -57,7 +57,7 @@ def next_steps(result: PassResult) -> list[tuple[str, str]]:
 
 def _for_faulty(verdicts: tuple[Verdict, ...]) -> list[tuple[str, str]]:
     first = verdicts[0]
-    machine = words.plain(first.machine)
+    machine = wording.plain(first.machine)
     steps = [(f"On {machine}, look for hardware errors:", "dmesg -T | grep -iE 'xid|nvlink|mce|pcie'")]
     look = _LOOK.get(first.metric.partition("_")[0])
     if look:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainminder.report import words
+from trainminder.report.evidence import primary_evidence
 from trainminder.types import FloatArray, IntArray, MetricTrace, Panel, PassResult, Verdict
 
 __all__ = [
@@ -75,7 +75,7 @@ class Heat:
 def trace_of(result: PassResult, verdict: Verdict) -> MetricTrace | None:
     """The trace a verdict rests on: its metric, in the view of its evidence."""
     candidates = [trace for trace in result.traces if trace.spec.name == verdict.metric]
-    evidence = words.primary_evidence(verdict)
+    evidence = primary_evidence(verdict)
     view = evidence.view if evidence else ("device" if verdict.device is not None else None)
     return next((trace for trace in candidates if trace.scores.view == view), candidates[0] if candidates else None)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from trainminder.report import words
+from trainminder import wording
 from trainminder.report.digest import Band, Heat, score_lines
 from trainminder.types import FloatArray, MetricTrace, Verdict
 
@@ -71,7 +71,7 @@ def suspect_figure(trace: MetricTrace, machine: int, band: Band, verdict: Verdic
     """
     known = [part for part in (band.suspect, band.low, band.high) if np.isfinite(part).any()]
     largest = max((float(np.nanmax(np.abs(part))) for part in known), default=1.0)
-    factor, unit = words.scale_for(largest, trace.spec.unit)
+    factor, unit = wording.scale_for(largest, trace.spec.unit)
     name = _label(trace.scores.machines[machine], _LABEL_LENGTH)
     x_band = _milliseconds(band.first_at, band.step_seconds)
     first_at, step, own, peers, threshold = score_lines(trace, machine, max(len(band.suspect), 1))
@@ -135,7 +135,7 @@ def heat_figure(trace: MetricTrace, heat: Heat, verdicts: Sequence[Verdict] = ()
     if len(verdicts) == 1:
         onset = verdicts[0].onset
         layout["shapes"].append(_upright(onset, "dot"))
-        layout["annotations"] = [_flag(f"onset {words.clock_time(onset)}", onset, layout["xaxis"]["range"], 1.0, 2)]
+        layout["annotations"] = [_flag(f"onset {wording.clock_time(onset)}", onset, layout["xaxis"]["range"], 1.0, 2)]
     cells = {
         "type": "heatmap",
         **_milliseconds(heat.first_at, heat.step_seconds),
@@ -187,7 +187,7 @@ def _layout(from_at: float, to_at: float, height: int, margin_top: int) -> Figur
 
 def _axis(title: str, domain: list[float]) -> Figure:
     return {
-        "title": {"text": html.escape(words.plain(title), quote=False), "font": _FONT, "standoff": 6},
+        "title": {"text": html.escape(wording.plain(title), quote=False), "font": _FONT, "standoff": 6},
         "domain": domain,
         "tickfont": _FONT,
         "gridcolor": "@grid",
@@ -218,7 +218,7 @@ def _line(
         "mode": "lines",
         "connectgaps": False,
         "line": {"color": color, "width": width, "dash": dash},
-        "hovertemplate": f"%{{y}}{html.escape(words.plain(suffix), quote=False)}",
+        "hovertemplate": f"%{{y}}{html.escape(wording.plain(suffix), quote=False)}",
     }
     if _has_lone_sample(values):
         # A sample between two gaps has no line of its own.
@@ -269,8 +269,8 @@ def _mark(layout: Figure, verdict: Verdict, from_at: float, to_at: float) -> Non
     layout["shapes"] = [between, _upright(verdict.onset, "dot"), _upright(verdict.confirmed, "solid")]
     # Two heights: the labels of a short fault would cover one another.
     layout["annotations"] = [
-        _flag(f"onset {words.clock_time(verdict.onset)}", verdict.onset, bounds, 1.0, 2),
-        _flag(f"confirmed {words.clock_time(verdict.confirmed)}", verdict.confirmed, bounds, 1.0, 20),
+        _flag(f"onset {wording.clock_time(verdict.onset)}", verdict.onset, bounds, 1.0, 2),
+        _flag(f"confirmed {wording.clock_time(verdict.confirmed)}", verdict.confirmed, bounds, 1.0, 20),
     ]
 
 
@@ -316,7 +316,7 @@ def _flag(text: str, at: float, bounds: list[float], height: float, lift: int) -
 
 def _label(name: str, longest: int) -> str:
     """A foreign name as plotly text: it reads a little HTML, so markup in names must arrive escaped."""
-    return html.escape(words.shortened(words.plain(name), longest), quote=False)
+    return html.escape(wording.shortened(wording.plain(name), longest), quote=False)
 
 
 def _row_labels(names: Sequence[str], accused: set[str], longest: int) -> list[str]:
@@ -328,7 +328,7 @@ def _row_labels(names: Sequence[str], accused: set[str], longest: int) -> list[s
 
 
 def _days(from_at: float, to_at: float) -> str:
-    first, last = (words.date_time(at).partition(" ")[0] for at in (from_at, to_at))
+    first, last = (wording.date_time(at).partition(" ")[0] for at in (from_at, to_at))
     return first if first == last else f"{first} to {last}"
 
 

@@ -17,9 +17,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from trainminder import wording
 from trainminder.errors import SettingsError
-from trainminder.report import digest, figures, words
+from trainminder.report import digest, figures
 from trainminder.report.advice import next_steps
+from trainminder.report.evidence import VIEW_WORDS, against_peers, primary_evidence, suspect_until
 from trainminder.report.text import coverage_sentence, verdict_sentence
 from trainminder.types import MetricTrace, PassResult, Verdict
 
@@ -85,17 +87,17 @@ def render_report(result: PassResult, generated_at: float | None = None) -> str:
             has_plots=bool(heats) or any(case["plot"] for case in cases),
             standings=[_standing_row(item) for item in standings],
             coverage=coverage_sentence(result),
-            unseen=_listed(digest.unseen_machines(result)),
-            from_at=words.date_time(result.from_at),
-            to_at=words.date_time(result.to_at),
-            span=words.span(result.to_at - result.from_at),
-            generated=words.date_time(generated_at) if generated_at is not None else None,
+            unseen=wording.plain(wording.some_names(digest.unseen_machines(result), MOST_LISTED)),
+            from_at=wording.date_time(result.from_at),
+            to_at=wording.date_time(result.to_at),
+            span=wording.span(result.to_at - result.from_at),
+            generated=wording.date_time(generated_at) if generated_at is not None else None,
             themes=figures.THEMES,
             style=Markup(_asset("report.css")),  # noqa: S704 ours, not a reader's
             script=Markup(script),  # noqa: S704 ours
             plotly=Markup(plotly),  # noqa: S704 the installed package's
             policy=_policy(script, plotly),
-            plain=words.plain,
+            plain=wording.plain,
         )
     )
     return page if page.endswith("\n") else f"{page}\n"
@@ -121,7 +123,7 @@ def _plots(result: PassResult, standings: list[digest.Standing]) -> tuple[list[d
 
 
 def _case(result: PassResult, verdict: Verdict, index: int) -> dict[str, Any]:
-    evidence = words.primary_evidence(verdict)
+    evidence = primary_evidence(verdict)
     trace = digest.trace_of(result, verdict) if index < MOST_PLOTTED else None
     plot = None
     if trace is not None and verdict.machine in trace.scores.machines:
@@ -129,25 +131,25 @@ def _case(result: PassResult, verdict: Verdict, index: int) -> dict[str, Any]:
         plotted = min(len(result.verdicts), MOST_PLOTTED)
         bins = digest.MOST_BINS * FULL_LINES // max(FULL_LINES, plotted)
         plot = _suspect_plot(trace, machine, f"case-{index}", verdict, bins)
-    name = words.machine_and_device(verdict.machine, verdict.device)
-    since = words.clock_time(verdict.onset, near=result.to_at)
+    name = wording.plain(wording.machine_and_device(verdict.machine, verdict.device))
+    since = wording.clock_time(verdict.onset, near=result.to_at)
     facts = [
-        ("machine", name, words.plain(verdict.fault_type or "")),
-        ("metric", words.plain(verdict.metric), words.VIEW_WORDS[trace.scores.view] if trace else ""),
+        ("machine", name, wording.plain(verdict.fault_type or "")),
+        ("metric", wording.plain(verdict.metric), VIEW_WORDS[trace.scores.view] if trace else ""),
         (
             "since",
             f"{since} UTC",
-            f"for {words.span(words.suspect_until(verdict) - verdict.onset)}; confirmed "
-            f"{words.clock_time(verdict.confirmed, near=result.to_at)}",
+            f"for {wording.span(suspect_until(verdict) - verdict.onset)}; confirmed "
+            f"{wording.clock_time(verdict.confirmed, near=result.to_at)}",
         ),
     ]
     if evidence is not None:
-        value, _, peers = words.against_peers(evidence.value, evidence.peers, evidence.unit).partition(", ")
-        facts.append(("value", words.plain(value), words.plain(peers.replace("peers ", "peers' median "))))
+        value, _, peers = against_peers(evidence.value, evidence.peers, evidence.unit).partition(", ")
+        facts.append(("value", wording.plain(value), wording.plain(peers.replace("peers ", "peers' median "))))
     facts.append(("normal score", f"{verdict.score:.1f}", f"threshold {evidence.threshold:.1f}" if evidence else ""))
     return {
         "id": f"verdict-{index}",
-        "title": f"{name}: {words.plain(verdict.metric)}",
+        "title": f"{name}: {wording.plain(verdict.metric)}",
         "facts": facts,
         "plot": plot,
         "evidence": [_evidence_row(item, result.to_at) for item in verdict.evidence],
@@ -158,12 +160,12 @@ def _case(result: PassResult, verdict: Verdict, index: int) -> dict[str, Any]:
 def _strangest_case(standing: digest.Standing) -> dict[str, Any]:
     trace = standing.trace
     assert standing.machine is not None  # noqa: S101 chosen for having one
-    name = words.plain(trace.scores.machines[standing.machine])
+    name = wording.plain(trace.scores.machines[standing.machine])
     facts = [
         ("strangest machine", name, "not a verdict"),
-        ("metric", words.plain(trace.spec.name), words.VIEW_WORDS[trace.scores.view]),
+        ("metric", wording.plain(trace.spec.name), VIEW_WORDS[trace.scores.view]),
         ("highest normal score", f"{standing.peak:.1f}", f"threshold {standing.threshold:.1f}"),
-        ("longest above the threshold", words.span(standing.seconds_above), "without a break"),
+        ("longest above the threshold", wording.span(standing.seconds_above), "without a break"),
     ]
     return {
         "id": "strangest",
@@ -176,19 +178,20 @@ def _strangest_case(standing: digest.Standing) -> dict[str, Any]:
 
 
 def _suspect_plot(trace: MetricTrace, machine: int, plot_id: str, verdict: Verdict | None, bins: int) -> Plot:
-    band = digest.band_of(trace, machine, verdict.device if verdict else None, bins)
-    name = words.machine_and_device(trace.scores.machines[machine], verdict.device if verdict else None)
-    metric = words.plain(trace.spec.name)
-    view = words.VIEW_WORDS[trace.scores.view]
-    notes = [f"{metric}: {words.plain(trace.spec.description)}."] if trace.spec.description else []
+    device = verdict.device if verdict else None
+    band = digest.band_of(trace, machine, device, bins)
+    name = wording.plain(wording.machine_and_device(trace.scores.machines[machine], device))
+    metric = wording.plain(trace.spec.name)
+    view = VIEW_WORDS[trace.scores.view]
+    notes = [f"{metric}: {wording.plain(trace.spec.description)}."] if trace.spec.description else []
     if view:
         notes.append(f"Compared: {view}.")
     if band.samples_per_bin > 1:
         notes.append(
-            f"Each point stands for {words.span(band.step_seconds)}: the sample furthest from the peers' median."
+            f"Each point stands for {wording.span(band.step_seconds)}: the sample furthest from the peers' median."
         )
     marks = (
-        f" Onset {words.clock_time(verdict.onset)} UTC, confirmed {words.clock_time(verdict.confirmed)} UTC."
+        f" Onset {wording.clock_time(verdict.onset)} UTC, confirmed {wording.clock_time(verdict.confirmed)} UTC."
         if verdict
         else ""
     )
@@ -207,19 +210,19 @@ def _heat_plot(trace: MetricTrace, verdicts: tuple[Verdict, ...], index: int, bi
     machines = trace.scores.machines
     accused = tuple(machines.index(verdict.machine) for verdict in verdicts if verdict.machine in machines)
     heat = digest.heat_of(trace, accused, bins)
-    metric = words.plain(trace.spec.name)
-    view = words.VIEW_WORDS[trace.scores.view]
+    metric = wording.plain(trace.spec.name)
+    view = VIEW_WORDS[trace.scores.view]
     shown, total = len(heat.machines), len(machines)
     notes = [f"The {shown} strangest of {total} machines are shown."] if shown < total else []
     if view:
         notes.append(f"Compared: {view}.")
     if heat.windows_per_bin > 1:
-        notes.append(f"Each cell is the largest normal score of {words.span(heat.step_seconds)}.")
+        notes.append(f"Each cell is the largest normal score of {wording.span(heat.step_seconds)}.")
     return Plot(
         id=f"heat-{index}",
         title=f"Normal score of {metric}, {'the strangest machines' if shown < total else 'every machine'} over time",
         description=f"Heatmap of the normal score of {metric}: {shown} of {total} machines by time, "
-        f"the strangest on top: {words.plain(machines[heat.machines[0]]) if heat.machines else 'none'}.",
+        f"the strangest on top: {wording.plain(machines[heat.machines[0]]) if heat.machines else 'none'}.",
         figure=figures.heat_figure(trace, heat, verdicts),
         kind="heat",
         notes=tuple(notes),
@@ -229,15 +232,15 @@ def _heat_plot(trace: MetricTrace, verdicts: tuple[Verdict, ...], index: int, bi
 
 
 def _evidence_row(item: Any, near: float) -> dict[str, str]:
-    place = words.plain(item.device) if item.device is not None else words.VIEW_WORDS[item.view]
+    place = wording.plain(item.device) if item.device is not None else VIEW_WORDS[item.view]
     return {
-        "sign": words.plain(item.kind),
-        "metric": words.plain(item.metric),
+        "sign": wording.plain(item.kind),
+        "metric": wording.plain(item.metric),
         "where": place,
-        "time": f"{words.clock_time(item.since, near)} to {words.clock_time(item.until, near)}",
+        "time": f"{wording.clock_time(item.since, near)} to {wording.clock_time(item.until, near)}",
         "score": f"{item.score:.1f} ({item.threshold:.1f})",
-        "value": words.plain(words.against_peers(item.value, item.peers, item.unit)),
-        "text": words.plain(item.text),
+        "value": wording.plain(against_peers(item.value, item.peers, item.unit)),
+        "text": wording.plain(item.text),
     }
 
 
@@ -245,19 +248,13 @@ def _standing_row(item: digest.Standing) -> dict[str, str]:
     trace = item.trace
     is_judged = item.machine is not None
     return {
-        "metric": words.plain(trace.spec.name),
-        "view": words.VIEW_WORDS[trace.scores.view],
-        "machine": words.plain(trace.scores.machines[item.machine]) if item.machine is not None else "not judged",
+        "metric": wording.plain(trace.spec.name),
+        "view": VIEW_WORDS[trace.scores.view],
+        "machine": wording.plain(trace.scores.machines[item.machine]) if item.machine is not None else "not judged",
         "peak": f"{item.peak:.1f} ({item.threshold:.1f})" if is_judged else "",
-        "above": words.span(item.seconds_above) if is_judged else "",
-        "missing": words.ratio_as_percent(item.missing),
+        "above": wording.span(item.seconds_above) if is_judged else "",
+        "missing": wording.ratio_as_percent(item.missing),
     }
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    more = len(names) - MOST_LISTED
-    shown = ", ".join(map(words.plain, names[:MOST_LISTED]))
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _policy(*scripts: str) -> str:
@@ -285,7 +282,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["plain"] = words.plain
+    environment.filters["plain"] = wording.plain
     environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":"), "allow_nan": False}
     environment.policies["json.dumps_function"] = json.dumps
     return environment

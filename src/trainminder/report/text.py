@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trainminder.report import words
+from trainminder import wording
+from trainminder.report.evidence import against_peers, primary_evidence, suspect_until
 from trainminder.types import PassResult, Verdict
 
 __all__ = ["coverage_sentence", "print_result", "verdict_sentence"]
@@ -24,13 +25,13 @@ def verdict_sentence(result: PassResult) -> str:
     Such as ``task llm-7: machine gpu-03 (gpu5) is faulty: pcie_bandwidth has stood out since 10:32:07 UTC
     (for 241 s) at normal score 12.3 (threshold 5.1)``.
     """
-    task = f"task {words.plain(result.task)}"
+    task = f"task {wording.plain(result.task)}"
     if result.status == "unknown":
-        return f"{task}: unknown: {words.plain(result.reason or 'no reason was given')}"
+        return f"{task}: unknown: {wording.plain(result.reason or 'no reason was given')}"
     if result.status == "none" or not result.verdicts:
         seen, members = result.coverage.machines_seen, len(result.machines)
         among = f"{seen}" if seen >= members else f"the {seen} seen of {members}"
-        return f"{task}: no machine stands out among {among} over {words.span(result.to_at - result.from_at)}"
+        return f"{task}: no machine stands out among {among} over {wording.span(result.to_at - result.from_at)}"
     if len(result.verdicts) == 1:
         verdict = result.verdicts[0]
         return f"{task}: machine {_named(verdict)} is faulty{_fault(verdict)}: {_stood_out(verdict, result)}"
@@ -48,10 +49,10 @@ def verdict_sentence(result: PassResult) -> str:
 def coverage_sentence(result: PassResult) -> str:
     """What could be seen, in one sentence."""
     coverage = result.coverage
-    absent = ", ".join(map(words.plain, coverage.metrics_absent))
+    absent = ", ".join(map(wording.plain, coverage.metrics_absent))
     return (
         f"{coverage.machines_seen} of {len(result.machines)} machines seen, "
-        f"{words.ratio_as_percent(coverage.samples_missing)} of samples missing, "
+        f"{wording.ratio_as_percent(coverage.samples_missing)} of samples missing, "
         f"{len(coverage.metrics_used)} metrics used"
         + (f", {len(coverage.metrics_absent)} absent: {absent}" if absent else ", none absent")
     )
@@ -73,23 +74,23 @@ def print_result(result: PassResult, console: Console) -> None:
         console.print(_table(result), highlight=False)
     line(f"coverage: {coverage_sentence(result)}")
     for warning in result.warnings:
-        line(f"warning: {words.plain(warning)}", "yellow")
+        line(f"warning: {wording.plain(warning)}", "yellow")
 
 
 def _table(result: PassResult) -> Table:
-    longest = max(len(words.plain(verdict.metric)) for verdict in result.verdicts)
+    longest = max(len(wording.plain(verdict.metric)) for verdict in result.verdicts)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
     for header in ("machine", "device", "metric", "since\n(UTC)", "normal\nscore", "value\nvs peers"):
         # A narrow terminal folds the machine names first: a metric cut in two is hard to search for.
         table.add_column(header, overflow="fold", min_width=min(22, longest) if header == "metric" else None)
     for verdict in result.verdicts:
-        evidence = words.primary_evidence(verdict)
-        value = words.against_peers(evidence.value, evidence.peers, evidence.unit) if evidence else "not given"
+        evidence = primary_evidence(verdict)
+        value = against_peers(evidence.value, evidence.peers, evidence.unit) if evidence else "not given"
         cells = (
-            words.plain(verdict.machine),
-            words.plain(verdict.device) if verdict.device is not None else "-",
-            words.plain(verdict.metric),
-            words.clock_time(verdict.onset, near=result.to_at),
+            wording.plain(verdict.machine),
+            wording.plain(verdict.device) if verdict.device is not None else "-",
+            wording.plain(verdict.metric),
+            wording.clock_time(verdict.onset, near=result.to_at),
             f"{verdict.score:.1f}",
             value.replace(", peers ", "\npeers "),
         )
@@ -98,19 +99,19 @@ def _table(result: PassResult) -> Table:
 
 
 def _named(verdict: Verdict) -> str:
-    return words.machine_and_device(verdict.machine, verdict.device)
+    return wording.plain(wording.machine_and_device(verdict.machine, verdict.device))
 
 
 def _fault(verdict: Verdict, before: str = " (", after: str = ")") -> str:
-    return f"{before}{words.plain(verdict.fault_type)}{after}" if verdict.fault_type else ""
+    return f"{before}{wording.plain(verdict.fault_type)}{after}" if verdict.fault_type else ""
 
 
 def _stood_out(verdict: Verdict, result: PassResult) -> str:
-    evidence = words.primary_evidence(verdict)
+    evidence = primary_evidence(verdict)
     threshold = f" (threshold {evidence.threshold:.1f})" if evidence else ""
-    since = words.clock_time(verdict.onset, near=result.to_at)
-    lasted = words.span(words.suspect_until(verdict) - verdict.onset)
+    since = wording.clock_time(verdict.onset, near=result.to_at)
+    lasted = wording.span(suspect_until(verdict) - verdict.onset)
     return (
-        f"{words.plain(verdict.metric)} has stood out since {since} UTC (for {lasted}) "
+        f"{wording.plain(verdict.metric)} has stood out since {since} UTC (for {lasted}) "
         f"at normal score {verdict.score:.1f}{threshold}"
     )

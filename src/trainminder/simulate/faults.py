@@ -17,7 +17,7 @@ from trainminder.errors import SettingsError
 from trainminder.simulate.cluster import ClusterSpec, generator
 from trainminder.types import FloatArray
 
-__all__ = ["FAULT_MODELS", "ActiveFault", "Effect", "Fault", "FaultModel", "activate"]
+__all__ = ["FAULT_MODELS", "ActiveFault", "Effect", "Fault", "FaultModel", "Stuck", "activate"]
 
 Change = Literal["add", "scale", "toward"]
 Scope = Literal["culprit", "machine", "peers"]

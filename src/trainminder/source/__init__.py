@@ -1,7 +1,7 @@
-"""Where series come from: recordings (files), Prometheus-compatible stores, simulated clusters.
+"""Where series come from: recordings (files) and Prometheus-compatible stores.
 
 Here belongs everything that reads the world's samples and gives a ``RawTask``; nothing here aligns,
-normalises or judges.
+normalises or judges. Simulated series come from ``simulate``.
 """
 
 from __future__ import annotations

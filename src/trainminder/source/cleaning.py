@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trainminder.types import BoolArray, FloatArray, IntArray, MetricSpec, RawMetric
-from trainminder.wording import some_names
+from trainminder.wording import bounds, some_names
 
-__all__ = ["KINDS", "build_metric", "classify_values", "clean_values", "dropped_warnings"]
+__all__ = ["KINDS", "build_metric", "classify_values", "dropped_warnings"]
 
 #: Why a sample is missing; ``classify_values`` gives 1 for the first, 0 for a sample that is kept.
 KINDS = ("nan", "infinite", "sentinel", "impossible")
@@ -75,24 +75,6 @@ def _is_sentinel(values: FloatArray, extra: Iterable[float]) -> BoolArray:
     return found
 
 
-def clean_values(
-    values: FloatArray, spec: MetricSpec, extra_sentinels: Iterable[float] = ()
-) -> tuple[BoolArray, dict[str, int]]:
-    """Which samples are measurements, and how many of each kind are not.
-
-    Args and shapes as in ``classify_values``.
-    Returns:
-        keep: same shape as ``values``; counts: every name of ``KINDS`` -> number of samples.
-    """
-    code = classify_values(values, spec, extra_sentinels)
-    return code == 0, _counts(code)
-
-
-def _counts(code: npt.NDArray[np.uint8]) -> dict[str, int]:
-    tally = np.bincount(code.ravel(), minlength=len(KINDS) + 1)
-    return {kind: int(tally[i + 1]) for i, kind in enumerate(KINDS)}
-
-
 def dropped_warnings(
     spec: MetricSpec, code: npt.NDArray[np.uint8], machine_codes: IntArray, machine_names: Sequence[str]
 ) -> list[str]:
@@ -102,31 +84,26 @@ def dropped_warnings(
         code: (sample,) what ``classify_values`` gave.
         machine_codes: (sample,) index into ``machine_names``.
     """
-    counts = _counts(code)
+    counts = np.bincount(code, minlength=len(KINDS) + 1)[1:].tolist()
     lines: list[str] = []
     alive = set(np.unique(machine_codes[code == 0]).tolist())
+    possible = f"{bounds(spec.lower, spec.upper)} {spec.unit}".rstrip()
     for i, kind in enumerate(KINDS):
-        if kind == "nan" or not counts[kind]:
+        if kind == "nan" or not counts[i]:
             continue
         hit = np.unique(machine_codes[code == i + 1]).tolist()
         empty = sorted(machine_names[m] for m in hit if m not in alive)
         what = {
             "infinite": "infinite",
             "sentinel": 'a "no value" marker',
-            "impossible": f"outside {_bounds(spec)} (is that the unit of the source?)",
+            "impossible": f"outside {possible} (is that the unit of the source?)",
         }[kind]
         none_left = f"; no data for this metric: {some_names(empty)}" if empty else ""
         lines.append(
-            f"{spec.name}: samples that are {what} count as missing: {counts[kind]}, "
+            f"{spec.name}: samples that are {what} count as missing: {counts[i]}, "
             f"on {some_names(sorted(machine_names[m] for m in hit))}{none_left}"
         )
     return lines
-
-
-def _bounds(spec: MetricSpec) -> str:
-    low = "" if spec.lower is None else f"{spec.lower:g}"
-    high = "" if spec.upper is None else f"{spec.upper:g}"
-    return f"{low}..{high} {spec.unit}".rstrip()
 
 
 def build_metric(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,13 +20,6 @@ class Ran:
 
 
 Run = Callable[..., Ran]
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.startswith("TRAINMINDER_"):
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture

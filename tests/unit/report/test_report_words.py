@@ -6,11 +6,11 @@ import dataclasses
 import io
 from collections.abc import Callable
 
-import pytest
 from rich.console import Console
 from rich.text import Text
 
-from trainminder.report import print_result, verdict_sentence, words
+from trainminder.report import print_result, verdict_sentence
+from trainminder.report.evidence import against_peers
 from trainminder.types import PassResult
 
 PassMaker = Callable[..., PassResult]
@@ -116,41 +116,10 @@ def test_coverage_names_the_absent_metrics(a_pass: PassMaker) -> None:
     ) in printed(a_pass())
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (12.2e9, "bytes/s", "12.2 GB/s"),
-        (0.0, "bytes/s", "0 B/s"),
-        (999.0, "bytes/s", "999 B/s"),
-        (45_300.0, "packets/s", "45.3 k packets/s"),
-        (98.24, "percent", "98.2 %"),
-        (0.4312, "ratio", "0.431"),
-        (1410.0, "MHz", "1410 MHz"),
-        (71_234.0, "MiB", "71200 MiB"),
-        (67.0, "C", "67 °C"),
-        (3.2, "", "3.2"),
-        (-4.1e6, "bytes/s", "-4.1 MB/s"),
-    ],
-)
-def test_a_quantity_reads_with_its_unit(value: float, unit: str, text: str) -> None:
-    assert words.quantity(value, unit) == text
-
-
 def test_close_values_are_told_apart() -> None:
-    assert words.against_peers(98.21, 98.24, "percent") == "98.21 %, peers 98.24 %"
+    assert against_peers(98.21, 98.24, "percent") == "98.21 %, peers 98.24 %"
 
 
 def test_a_missing_value_is_said_and_never_zero() -> None:
-    assert words.against_peers(None, 0.0, "ratio") == "no sample, peers 0"
-    assert words.against_peers(0.0, None, "ratio") == "0, no peers"
-
-
-def test_a_share_that_is_not_zero_never_reads_as_zero() -> None:
-    assert words.ratio_as_percent(0.0) == "0 %"
-    assert words.ratio_as_percent(0.00003) == "under 0.01 %"
-    assert words.ratio_as_percent(1.0) == "100 %"
-
-
-def test_a_long_name_keeps_more_of_its_end() -> None:
-    assert words.shortened("gpu-cluster-eu-west-node-0042", 18) == "gpu-cl…t-node-0042"
-    assert words.shortened("gpu-03", 18) == "gpu-03"
+    assert against_peers(None, 0.0, "ratio") == "no sample, peers 0"
+    assert against_peers(0.0, None, "ratio") == "0, no peers"

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from small_tasks import NOW, POWER, series_of, task_of, undenoised, wavy_machines
-from trainminder.pipeline import PassState, ordered_metrics, run_pass
+from trainminder.pipeline import METHODS, PassState, ordered_metrics, run_pass
 from trainminder.settings import DetectSettings
 from trainminder.types import FloatArray, MetricSpec, PassResult, RawTask
 
@@ -104,6 +105,10 @@ def test_the_json_holds_what_the_contract_names() -> None:
     ]  # fmt: skip
     assert list(plain["coverage"]) == ["machines_seen", "samples_missing", "metrics_used", "metrics_absent"]
     assert (plain["machines"], plain["method"]) == (8, "paper")
+
+
+def test_every_method_that_can_be_set_is_one_that_runs() -> None:
+    assert set(get_args(DetectSettings.model_fields["method"].annotation)) == METHODS.keys()
 
 
 def test_one_bad_device_of_eight_is_named() -> None:

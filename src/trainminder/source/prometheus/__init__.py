@@ -1,7 +1,7 @@
 """Prometheus-compatible stores over HTTP: Prometheus, VictoriaMetrics, Mimir, Thanos.
 
-``http`` talks to the store and ``matrix`` parses its answers; ``queries`` and ``ranges`` decide what is asked; ``names``,
-``series`` and ``stale`` make machines' series of the answers; ``source`` brings it together.
+``http`` talks to the store and ``matrix`` parses its answers; ``queries`` and ``ranges`` decide what is asked;
+``names``, ``series`` and ``stale`` make machines' series of the answers; ``source`` brings it together.
 """
 
 from __future__ import annotations

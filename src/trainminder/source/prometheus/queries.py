@@ -14,6 +14,7 @@ from trainminder.source.prometheus.names import escape_regex, matching_label, qu
 from trainminder.types import MetricQuery, MetricSpec, Task
 
 __all__ = [
+    "RATE_INTERVALS",
     "Grid",
     "duration",
     "is_rate",
@@ -27,7 +28,6 @@ __all__ = [
     "selector_of",
     "series_name",
     "task_matchers",
-    "without_braces",
 ]
 
 #: A rate needs two samples in its window; four leave room for late scrapes and a lost one.
@@ -131,7 +131,7 @@ def series_name(query: MetricQuery) -> str:
     return found[1] if found else text
 
 
-def without_braces(matcher: str) -> str:
+def _without_braces(matcher: str) -> str:
     """The task's matcher as it goes inside braces."""
     text = matcher.strip()
     if text.startswith("{") and text.endswith("}"):
@@ -145,7 +145,7 @@ def task_matchers(task: Task, settings: MembershipSettings, template: str) -> li
     A list of machines without a matcher becomes a regular expression on the machine label, in pieces. Where names
     are rewritten the label's values are not known: then everything is asked for, and filtered afterwards.
     """
-    matcher = without_braces(task.matcher)
+    matcher = _without_braces(task.matcher)
     if matcher or task.machines is None or settings.machine_rewrites:
         return [matcher]
     uses = max(1, template.count("$matcher"))

@@ -6,7 +6,6 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import pairwise
 
 import numpy as np
@@ -23,9 +22,7 @@ __all__ = [
     "Fetched",
     "build_raw",
     "check_clusters",
-    "device_name",
     "identify",
-    "instant",
     "join_answers",
     "kept",
     "renamed_machines",
@@ -48,11 +45,6 @@ class Fetched:
     def bounds(self, index: int) -> tuple[int, int]:
         """Where the samples of a series lie."""
         return int(self.answer.offsets[index]), int(self.answer.offsets[index + 1])
-
-
-def instant(at: float) -> str:
-    """ISO 8601 in UTC, whole seconds."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def join_answers(answers: Sequence[MatrixAnswer]) -> MatrixAnswer:
@@ -110,10 +102,10 @@ def identify(
         return machine, None
     names = ((query.device_label,) if query.device_label else ()) + settings.device_labels
     label = next((name for name in names if labels.get(name)), None)
-    return machine, device_name(labels, label, query) if label else None
+    return machine, _device_name(labels, label, query) if label else None
 
 
-def device_name(labels: Mapping[str, str], label: str, query: MetricQuery) -> str:
+def _device_name(labels: Mapping[str, str], label: str, query: MetricQuery) -> str:
     """``gpu0`` for a bare number (``npu0`` for Ascend), else as it is; a MIG instance follows after a slash."""
     value = labels[label]
     if value.isdigit():

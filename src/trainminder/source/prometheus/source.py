@@ -34,14 +34,13 @@ from trainminder.source.prometheus.series import (
     build_raw,
     check_clusters,
     identify,
-    instant,
     join_answers,
     kept,
     renamed_machines,
 )
 from trainminder.source.prometheus.stale import ended_warnings, without_carried, without_edges
 from trainminder.types import FoundAs, MetricQuery, MetricSpec, RawMetric, RawTask, Task
-from trainminder.wording import some_names
+from trainminder.wording import iso_time, some_names
 
 __all__ = ["PrometheusSource"]
 
@@ -102,7 +101,9 @@ class PrometheusSource:
             SettingsError: the range is empty.
         """
         if not from_at < to_at:
-            raise SettingsError(f"the range from {instant(from_at)} to {instant(to_at)} is empty: give it a later end")
+            raise SettingsError(
+                f"the range from {iso_time(from_at)} to {iso_time(to_at)} is empty: give it a later end"
+            )
         task = self._plain_names(task)
         with (
             ThreadPoolExecutor(self._store.concurrency, "metric") as pool,
@@ -119,8 +120,8 @@ class PrometheusSource:
         warnings += notes
         if not raws:
             raise MembershipError(
-                f'task "{task.name}": the store has series, but none of its samples between {instant(from_at)} and '
-                f"{instant(to_at)} names a machine of the task and holds a number: {'; '.join(warnings[-3:])}"
+                f'task "{task.name}": the store has series, but none of its samples between {iso_time(from_at)} and '
+                f"{iso_time(to_at)} names a machine of the task and holds a number: {'; '.join(warnings[-3:])}"
             )
         # A machine that sends nothing but blanks is seen all the same: its data are missing, not the machine.
         seen = sorted({row[0] for item in fetched for row in item.rows if row is not None})
@@ -241,7 +242,7 @@ class PrometheusSource:
         now = self._clock.now()
         if to_at > now + 1.0:
             warnings.append(
-                f"the range ends at {instant(to_at)}, {to_at - now:.0f} s from now: nothing is known of the future"
+                f"the range ends at {iso_time(to_at)}, {to_at - now:.0f} s from now: nothing is known of the future"
             )
         assumed = [outcome.item.spec.name for outcome in outcomes if outcome.is_assumed and outcome.item]
         if assumed:
@@ -273,7 +274,7 @@ class PrometheusSource:
             asked += f", machines {some_names(task.machines, 3)} by the label {self._membership.machine_label}"
         return MembershipError(
             f'no such task "{task.name}" at {self._client.address}: none of {len(outcomes)} metrics has a sample from '
-            f"{instant(from_at)} to {instant(to_at)} ({asked}): check the matcher, membership.machine_label and the "
+            f"{iso_time(from_at)} to {iso_time(to_at)} ({asked}): check the matcher, membership.machine_label and the "
             f"time, or name the task in the settings under tasks"
         )
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from trainminder.source.prometheus.matrix import MatrixAnswer
 from trainminder.source.prometheus.queries import RATE_INTERVALS, Grid
-from trainminder.source.prometheus.series import Fetched, instant, kept
-from trainminder.wording import some_names
+from trainminder.source.prometheus.series import Fetched, kept
+from trainminder.wording import iso_time, some_names
 
 __all__ = ["ended_warnings", "without_carried", "without_edges"]
 
@@ -114,12 +114,12 @@ def ended_warnings(fetched: Iterable[Fetched], machines: Sequence[str]) -> list[
     else:
         lines += [
             f"machine {machine} stopped reporting {some_names(sorted(of_machine))} at "
-            f"{instant(max(of_machine.values()))}"
+            f"{iso_time(max(of_machine.values()))}"
             for machine, of_machine in sorted(ended.items())
         ]
     lines += [
         f"machine {machine}: {device} stopped reporting {some_names(sorted(of_device))} at "
-        f"{instant(max(of_device.values()))}, the machine's other devices go on"
+        f"{iso_time(max(of_device.values()))}, the machine's other devices go on"
         for (machine, device), of_device in sorted(lost.items())
     ]
     return lines

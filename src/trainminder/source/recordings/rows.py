@@ -17,7 +17,7 @@ from trainminder.source.recordings.timestamps import read_instants
 from trainminder.types import MetricSpec
 from trainminder.wording import some_names
 
-__all__ = ["Header", "Part"]
+__all__ = ["Header", "Part", "with_nearest"]
 
 KEYS = ("timestamp", "machine", "device", "group", "task")
 LONG = ("metric", "value")

@@ -15,7 +15,6 @@ from pathlib import Path
 import polars as pl
 
 from trainminder.errors import RecordingError
-from trainminder.wording import some_names
 
 __all__ = ["Table", "list_files", "open_table", "stem_of", "write_table"]
 
@@ -160,4 +159,4 @@ def write_table(frame: pl.DataFrame, path: Path) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    return some_names(str(error).strip().splitlines()[:1]) or type(error).__name__
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

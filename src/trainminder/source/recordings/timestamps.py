@@ -15,7 +15,7 @@ from trainminder.errors import RecordingError, SettingsError
 from trainminder.settings import RecordingSettings
 from trainminder.source.recordings.cells import read_names
 
-__all__ = ["read_instants"]
+__all__ = ["FACTORS", "read_instants"]
 
 EARLIEST, LATEST = 946_684_800, 4_102_444_800  # 2000-01-01 and 2100-01-01
 RELATIVE_END = 1e8  # seconds since a start: three years, far below any Unix time of the span above

@@ -1,42 +1,27 @@
-"""One settings model: what can be set, in which unit, why the default, and what changing it costs.
-
-Values come from a YAML file, then ``TRAINMINDER_SECTION__KEY`` environment variables, then the command
-line; the later wins. ``load_settings`` reports every problem at once.
-"""
+"""The settings model: what can be set, in which unit, why the default, and what changing it costs."""
 
 from __future__ import annotations
 
-import difflib
-import os
 import re
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from trainminder.errors import SettingsError
 from trainminder.types import Direction, Distance, Level, QueryKind
 
 __all__ = [
     "DetectSettings",
+    "MachineRewrite",
     "MembershipSettings",
     "MetricSettings",
+    "QuerySettings",
     "RecordingSettings",
     "Settings",
     "StoreSettings",
     "TaskSettings",
     "TrainSettings",
-    "iter_settings",
-    "load_settings",
-    "merge_layers",
-    "nearest_key",
-    "nest",
 ]
-
-ENVIRONMENT_PREFIX = "TRAINMINDER_"
 
 Positive = Annotated[float, Field(gt=0)]
 
@@ -57,9 +42,9 @@ class StoreSettings(_Section):
     bearer_token: SecretStr | None = None
     """Token sent as "Authorization: Bearer ..."."""
     bearer_token_file: Path | None = None
-    """File holding the token; read again for every pass, so that a rotated token is picked up."""
+    """File holding the token; read again for every request, so that a rotated token is picked up."""
     headers: dict[str, SecretStr] = {}
-    """More headers, such as X-Scope-OrgID for the tenant of Mimir, Cortex or Loki-style gateways."""
+    """More headers, such as X-Scope-OrgID for the tenant of Mimir or Cortex."""
     ca_file: Path | None = None
     """PEM file of the authority that signed the store's certificate; the system's authorities otherwise."""
     client_certificate_file: Path | None = None
@@ -142,7 +127,8 @@ class QuerySettings(_Section):
     exporter: str = "settings"
     """Name shown by the doctor and in messages."""
     query: str
-    """Selector (gauge, counter) or expression; $matcher stands for the task's matchers, $rate for a rate window."""
+    """Selector (gauge, counter) or expression. $matcher stands for the task's matchers, $rate and $window for time
+    ranges that fit the sampling, $machine_label for the machine's label."""
     kind: QueryKind = "gauge"
     """gauge: last value; counter: rate per second; expression: taken as it is."""
     device_label: str | None = None
@@ -165,7 +151,7 @@ class MetricSettings(_Section):
     level: Level = "machine"
     """Whether series are per machine or per device."""
     direction: Direction = "both"
-    """Which way a fault usually moves it; shown in evidence."""
+    """Which way a fault usually moves it; for people, judging looks both ways."""
     spread: Annotated[float, Field(ge=0)] = 0.0
     """Ordinary standard deviation between healthy machines of one task, in the unit. Raising it hides subtle faults."""
     spread_ratio: Annotated[float, Field(ge=0)] = 0.03
@@ -189,7 +175,7 @@ class RecordingSettings(_Section):
     timezone: str = "UTC"
     """Zone of timestamps that carry none."""
     sentinels: tuple[float, ...] = ()
-    """More values that mean "no value", besides the known ones (near 9.2e18, 1.4e14, 2^31)."""
+    """More values that mean "no value", in stores too, besides the known ones (near 2^63, 2^47, 2^31)."""
 
 
 class DetectSettings(_Section):
@@ -198,7 +184,7 @@ class DetectSettings(_Section):
     method: Literal["default", "paper"] = "default"
     """Named method. default is the best one this version has; paper follows the publication."""
     minutes: Positive = 15.0
-    """Length of data pulled for one pass (the paper's 15 minutes)."""
+    """Length of data pulled from a store for one pass (the paper's 15 minutes); a recording is judged whole."""
     metrics: tuple[str, ...] | None = None
     """Metrics in order of priority; None: every metric with data, in the catalogue's order."""
     window_samples: Annotated[int, Field(ge=2, le=512)] = 8
@@ -209,9 +195,10 @@ class DetectSettings(_Section):
     """Chance that one window of one metric makes a candidate although no machine is faulty, whatever the number
     of machines. Raising it finds subtler faults and blames healthy machines more often."""
     continuity_seconds: Annotated[float, Field(ge=0)] = 240.0
-    """How long the same machine must remain the candidate (the paper's 4 minutes). Lower is faster, less sure."""
+    """How long what is wrong with one machine must last (the paper's 4 minutes): it has to remain the candidate for
+    this and as long as a window's compared samples look back. Lower is faster, less sure."""
     min_machines: Annotated[int, Field(ge=3)] = 3
-    """Fewest comparable machines: of two, neither stands out."""
+    """Fewest machines that are compared, in the task and in each group: of two, neither stands out."""
     max_missing_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """A metric with a larger share of missing samples is not judged; if none is left, the verdict is unknown."""
     models_dir: Path | None = None
@@ -266,188 +253,3 @@ class Settings(_Section):
         if doubled:
             raise ValueError(f"tasks: the name {doubled[0]!r} is given twice: names must be unique")
         return self
-
-
-def load_settings(
-    path: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    flags: Mapping[str, Any] | None = None,
-) -> Settings:
-    """Build the settings from a YAML file, the environment and flags; the later wins.
-
-    Args:
-        path: YAML file; None: no file.
-        environment: variables ``TRAINMINDER_SECTION__KEY``; None: the process's.
-        flags: dotted key -> value, such as {"detect.method": "paper"}; None values are left out.
-    Raises:
-        SettingsError: every problem found, each with its key path and the remedy.
-    """
-    merged, _ = merge_layers(path, environment, flags)
-    try:
-        return Settings.model_validate(merged)
-    except ValidationError as error:
-        raise SettingsError(*[_describe(problem) for problem in error.errors()]) from error
-
-
-def merge_layers(
-    path: Path | None, environment: Mapping[str, str] | None, flags: Mapping[str, Any] | None
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """The raw values in force, nested, and for each dotted key the layer that set it (file, environment, flag)."""
-    layers = {
-        "file": _read_file(path) if path else {},
-        "environment": _read_environment(os.environ if environment is None else environment),
-        "flag": nest({key: value for key, value in (flags or {}).items() if value is not None}),
-    }
-    merged: dict[str, Any] = {}
-    origin: dict[str, str] = {}
-    for layer, values in layers.items():
-        _merge(merged, values)
-        origin |= dict.fromkeys(_dotted(values), layer)
-    return merged, origin
-
-
-def iter_settings(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
-    """Every setting as (dotted key, type, default, explanation); list and map items show as ``[]``."""
-    for name, info in model.model_fields.items():
-        key = f"{prefix}{name}"
-        inner, suffix = _inner_model(info.annotation)
-        if inner is not None:
-            yield from iter_settings(inner, f"{key}{suffix}.")
-            continue
-        default = "required" if info.is_required() else _plain(info.default)
-        yield key, _type_name(info.annotation), default, " ".join((info.description or "").split())
-
-
-def nearest_key(key: str) -> str | None:
-    """The known dotted key, or section, most like ``key``."""
-    known = [name for name, *_ in iter_settings()]
-    # Sections first: "detct" is nearer to "detect" than to any key in it.
-    sections = dict.fromkeys(name.rpartition(".")[0].removesuffix("[]") for name in known)
-    close = difflib.get_close_matches(key, [*sections, *known], n=1, cutoff=0.5)
-    return close[0] if close else None
-
-
-def _inner_model(annotation: Any) -> tuple[type[BaseModel] | None, str]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation, ""
-    for argument in get_args(annotation):
-        inner, suffix = _inner_model(argument)
-        if inner is not None:
-            return inner, ("[]" if get_origin(annotation) in (tuple, dict) else "") + suffix
-    return None, ""
-
-
-def _type_name(annotation: Any) -> str:
-    """A type in words: "number", "list of text", "machine | device"."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _type_name(arguments[0])
-    if origin is Literal:
-        return " | ".join(str(choice) for choice in arguments)
-    if origin in (Union, UnionType):
-        return " | ".join(_type_name(argument) for argument in arguments)
-    if origin is tuple:
-        return f"list of {_type_name(arguments[0])}"
-    if origin is dict:
-        return f"mapping of {_type_name(arguments[1])}"
-    return _TYPE_NAMES.get(annotation, str(annotation))
-
-
-_TYPE_NAMES: Mapping[Any, str] = {
-    bool: "true | false",
-    float: "number",
-    int: "whole number",
-    str: "text",
-    Path: "path",
-    SecretStr: "secret",
-    type(None): "null",
-}
-
-
-def _plain(value: Any) -> str:
-    """A default as it would be written in the settings file."""
-    if value is None:
-        return "null"
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(str, value))}]"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise SettingsError(f"settings file {path}: {reason}: give a readable YAML file with --settings") from error
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise SettingsError(f"settings file {path} is not YAML{where}: {getattr(error, 'problem', error)}") from error
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise SettingsError(f"settings file {path} holds a {type(values).__name__}: it must be a mapping of sections")
-    return values
-
-
-def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, text in environment.items():
-        # Single-part names such as TRAINMINDER_HOME are not settings keys; a section always follows.
-        if name.startswith(ENVIRONMENT_PREFIX) and "__" in name:
-            key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
-            try:
-                found[key] = yaml.safe_load(text)
-            except yaml.YAMLError:
-                found[key] = text
-    return nest(found)
-
-
-def nest(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys as nested mappings.
-
-    Raises:
-        SettingsError: a key is given a value of its own and another key stands under it.
-    """
-    nested: dict[str, Any] = {}
-    for key, value in values.items():
-        *parents, last = key.split(".")
-        place = nested
-        for parent in parents:
-            place = place.setdefault(parent, {})
-            if not isinstance(place, dict):
-                raise SettingsError(f"{key}: {parent} is also given as {place!r}: give one or the other")
-        place[last] = value
-    return nested
-
-
-def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> None:
-    for key, value in over.items():
-        if isinstance(value, dict) and isinstance(base.get(key), dict):
-            _merge(base[key], value)
-        else:
-            base[key] = value
-
-
-def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _dotted(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
-
-
-def _describe(problem: Any) -> str:
-    key = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "extra_forbidden":
-        nearest = nearest_key(re.sub(r"\.\d+\.", "[].", key))
-        hint = f'; did you mean "{nearest}"?' if nearest else '; see "trainminder settings explain"'
-        return f"{key}: unknown setting{hint}"
-    given = problem.get("input")
-    message = problem["msg"].removeprefix("Value error, ")
-    # A secret's value must not reach a log through its error.
-    secret = re.search(r"password|token|headers", key)
-    shown = "" if secret or isinstance(given, dict | list) or not key else f" (it is {given!r})"
-    return f"{key}: {message}{shown}" if key else message

@@ -1,0 +1,138 @@
+"""Settings from their layers: file, environment, flags; and every problem of them at once."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from trainminder.errors import SettingsError
+from trainminder.settings.explain import nearest_key
+from trainminder.settings.sections import Settings
+
+__all__ = ["ENVIRONMENT_PREFIX", "load_settings", "merge_layers", "nest"]
+
+ENVIRONMENT_PREFIX = "TRAINMINDER_"
+
+
+def load_settings(
+    path: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Build the settings from a YAML file, the environment and flags; the later wins.
+
+    Args:
+        path: YAML file; None: no file.
+        environment: variables ``TRAINMINDER_SECTION__KEY``; None: the process's.
+        flags: dotted key -> value, such as {"detect.method": "paper"}; None values are left out.
+    Raises:
+        SettingsError: every problem found, each with its key path and the remedy.
+    """
+    merged, _ = merge_layers(path, environment, flags)
+    try:
+        return Settings.model_validate(merged)
+    except ValidationError as error:
+        raise SettingsError(*[_describe(problem) for problem in error.errors()]) from error
+
+
+def merge_layers(
+    path: Path | None, environment: Mapping[str, str] | None, flags: Mapping[str, Any] | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The raw values in force, nested, and for each dotted key the layer that set it (file, environment, flag)."""
+    layers = {
+        "file": _read_file(path) if path else {},
+        "environment": _read_environment(os.environ if environment is None else environment),
+        "flag": nest({key: value for key, value in (flags or {}).items() if value is not None}),
+    }
+    merged: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for layer, values in layers.items():
+        _merge(merged, values)
+        origin |= dict.fromkeys(_dotted(values), layer)
+    return merged, origin
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise SettingsError(f"settings file {path}: {reason}: give a readable YAML file with --settings") from error
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise SettingsError(f"settings file {path} is not YAML{where}: {getattr(error, 'problem', error)}") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise SettingsError(f"settings file {path} holds a {type(values).__name__}: it must be a mapping of sections")
+    return values
+
+
+def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, text in environment.items():
+        # Single-part names such as TRAINMINDER_HOME are not settings keys; a section always follows.
+        if name.startswith(ENVIRONMENT_PREFIX) and "__" in name:
+            key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+            try:
+                found[key] = yaml.safe_load(text)
+            except yaml.YAMLError:
+                found[key] = text
+    return nest(found)
+
+
+def nest(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys as nested mappings.
+
+    Raises:
+        SettingsError: a key is given a value of its own and another key stands under it.
+    """
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        *parents, last = key.split(".")
+        place = nested
+        for parent in parents:
+            place = place.setdefault(parent, {})
+            if not isinstance(place, dict):
+                raise SettingsError(f"{key}: {parent} is also given as {place!r}: give one or the other")
+        place[last] = value
+    return nested
+
+
+def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> None:
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            _merge(base[key], value)
+        else:
+            base[key] = value
+
+
+def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _dotted(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def _describe(problem: Any) -> str:
+    key = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        nearest = nearest_key(re.sub(r"\.\d+\.", "[].", key))
+        hint = f'; did you mean "{nearest}"?' if nearest else '; see "trainminder settings explain"'
+        return f"{key}: unknown setting{hint}"
+    given = problem.get("input")
+    message = problem["msg"].removeprefix("Value error, ")
+    # A secret's value must not reach a log through its error.
+    secret = re.search(r"password|token|headers", key)
+    shown = "" if secret or isinstance(given, dict | list) or not key else f" (it is {given!r})"
+    return f"{key}: {message}{shown}" if key else message
