@@ -5,8 +5,8 @@ loop into packed instructions over lanes; the sizes of the network are loops out
 
 * gates use a rational approximation of tanh (no call into the mathematics library), and the five
   divisions of an LSTM cell are brought over two common denominators;
-* at inference z is the mean, which is linear in the last hidden state, and the decoder's input is linear
-  in z and the same at each step: both maps are multiplied into one when the weights are packed;
+* at inference z is the mean, which is linear in the last hidden state, and the decoder's input (the same at
+  each step) and first cell state are linear in z: these maps are multiplied into one when weights are packed;
 * nothing but the embedding is written to main memory.
 
 Each window is computed on its own, lane by lane in the same order of operations: results do not depend on
@@ -27,6 +27,9 @@ from numba import njit
 from trainminder.types import Float32Array, FloatArray, IntArray
 
 __all__ = ["LANES", "PackedWeights", "embed_windows", "pack_weights"]
+
+#: Place of the cell gate among the four; it alone is no sigmoid.
+_CELL_GATE = 2
 
 #: Windows per block. Their state (some 20 rows of floats) stays in the first-level cache.
 LANES = 128
@@ -94,6 +97,9 @@ class PackedWeights(NamedTuple):
     """(1, unit, tile, 16): from the encoder's last hidden state, through z, to the decoder's constant input."""
     code_bias: Float32Array
     """(1, unit, 4)"""
+    start: Float32Array
+    """Like ``code``, to the first cell state of the decoder's first layer, in the place of the cell gate."""
+    start_bias: Float32Array
     decoder_input: Float32Array
     decoder_recurrent: Float32Array
     decoder_bias: Float32Array
@@ -116,17 +122,28 @@ def pack_weights(weights: Mapping[str, Float32Array], layers: int) -> PackedWeig
     def biases(side: str) -> Float32Array:
         return np.stack([_units(weights[f"{side}.{layer}.bias"]) for layer in range(layers)])
 
-    to_gates = weights["decoder.0.input"].astype(np.float64)
-    code = to_gates @ weights["latent.weight"].astype(np.float64)
-    code_bias = to_gates @ weights["latent.bias"].astype(np.float64) + weights["decoder.0.bias"]
+    def through_latent(matrix: FloatArray, bias: FloatArray) -> tuple[Float32Array, Float32Array]:
+        onto_hidden = matrix @ weights["latent.weight"].astype(np.float64)
+        constant = matrix @ weights["latent.bias"].astype(np.float64) + bias
+        return _tiles(onto_hidden)[None], _units(constant)[None]
+
+    code, code_bias = through_latent(
+        weights["decoder.0.input"].astype(np.float64), weights["decoder.0.bias"].astype(np.float64)
+    )
+    hidden, latent = weights["start.weight"].shape
+    as_gates, as_bias = np.zeros((4, hidden, latent)), np.zeros((4, hidden))
+    as_gates[_CELL_GATE], as_bias[_CELL_GATE] = weights["start.weight"], weights["start.bias"]
+    start, start_bias = through_latent(as_gates.reshape(-1, latent), as_bias.ravel())
     output = weights["output.weight"][0]
     return PackedWeights(
         encoder_sample=_units(weights["encoder.0.input"][:, 0]),
         encoder_input=above_first("encoder"),
         encoder_recurrent=stacked("encoder.{}.recurrent"),
         encoder_bias=biases("encoder"),
-        code=_tiles(code)[None],
-        code_bias=_units(code_bias)[None],
+        code=code,
+        code_bias=code_bias,
+        start=start,
+        start_bias=start_bias,
         decoder_input=above_first("decoder"),
         decoder_recurrent=stacked("decoder.{}.recurrent"),
         decoder_bias=biases("decoder"),
@@ -328,6 +345,18 @@ def _advance(gates: Any, hidden: Any, cell: Any, parity: Any, layer: Any, weight
 
 
 @njit(**_INNER)
+def _begin(gates: Any, hidden: Any, cell: Any) -> None:
+    """Set the first layer's state from the cell gates: the state itself, and its tanh as output."""
+    for unit in range(len(gates)):
+        first = np.uint64(unit) * _LANES
+        for lane in range(_LANES):
+            state = gates[unit, _TWO * _LANES + lane]
+            cell[0, unit, lane] = state
+            numerator, denominator = _tanh_fraction(state)
+            hidden[0, 0, first + lane] = numerator / denominator
+
+
+@njit(**_INNER)
 def _advance_above(gates: Any, hidden: Any, cell: Any, parity: Any, inputs: Any, recurrent: Any, bias: Any) -> None:
     """One step of the layers above the first, each fed the new state of the one below."""
     tiles = recurrent.shape[2]
@@ -350,6 +379,8 @@ def _embed_blocks(
     encoder_bias: Any,
     code: Any,
     code_bias: Any,
+    start: Any,
+    start_bias: Any,
     decoder_input: Any,
     decoder_recurrent: Any,
     decoder_bias: Any,
@@ -382,7 +413,10 @@ def _embed_blocks(
             _advance_above(gates, hidden, cell, parity, encoder_input, encoder_recurrent, encoder_bias)
         _bias_gates(constant, code_bias, bottom)
         _add_tiles(constant, hidden, np.uint64(samples % 2), top, code, bottom, tiles)
+        _bias_gates(gates, start_bias, bottom)
+        _add_tiles(gates, hidden, np.uint64(samples % 2), top, start, bottom, tiles)
         _clear(hidden, cell)
+        _begin(gates, hidden, cell)
         for step in range(samples):
             parity = np.uint64(step % 2)
             if tiles == 1:

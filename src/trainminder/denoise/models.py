@@ -137,6 +137,7 @@ def weight_shapes(card: ModelCard) -> dict[str, tuple[int, ...]]:
             shapes[f"{side}.{layer}.recurrent"] = (4 * hidden, hidden)
             shapes[f"{side}.{layer}.bias"] = (4 * hidden,)
     shapes |= {"latent.weight": (latent, hidden), "latent.bias": (latent,)}
+    shapes |= {"start.weight": (hidden, latent), "start.bias": (hidden,)}
     return shapes | {"output.weight": (1, hidden), "output.bias": (1,)}
 
 

@@ -3,10 +3,13 @@
 One model per metric, on ordinary windows without labels: squared error of the reconstruction plus the
 weighted KL divergence of the latent from a standard normal (the negative evidence lower bound).
 
-Where we depart from the paper: the window's mean is taken off before the encoder and put back after the
-decoder. A plain LSTM-VAE of the paper's size squeezes levels through saturating units: on our general
-mixture two levels 0.05 apart came out 0.04 to 0.053 apart inside [0, 1] and 0.027 just outside; carried
-around the model they stay exactly as far apart, anywhere, and all of its capacity renders the shape.
+Where we depart from the paper (its text leaves the wiring open):
+
+* The window's mean is taken off before the encoder and put back after the decoder. A plain LSTM-VAE of the
+  paper's size squeezes levels through saturating units: on our general mixture two levels 0.05 apart came out
+  0.042 to 0.053 apart inside [0, 1] and 0.027 just outside, and the error was twice as large; carried around the
+  model they stay exactly as far apart, anywhere, and all of its capacity renders the shape.
+* The decoder's first cell state is linear in z too (its first output the tanh of it), not zero: a third less error.
 """
 
 from __future__ import annotations
@@ -39,14 +42,18 @@ _WARM_UP_SHARE = 0.1
 _HISTORY_LENGTH = 10
 #: Start nearly deterministic: with unit variance the decoder would first learn to ignore z.
 _FIRST_LOG_VARIANCE = -4.0
+#: Deviations from the mean are a few hundredths; this brings them to where gates respond. Folded into the weights.
+_GAIN = 4.0
 
 
 class _Autoencoder(nn.Module):
-    def __init__(self, hidden: int, latent: int, layers: int) -> None:
+    def __init__(self, hidden: int, latent: int, layers: int, gain: float) -> None:
         super().__init__()
+        self.gain = gain
         self.encoder = nn.LSTM(1, hidden, layers)
         self.mean = nn.Linear(hidden, latent)
         self.log_variance = nn.Linear(hidden, latent)
+        self.start = nn.Linear(latent, hidden)
         self.decoder = nn.LSTM(latent, hidden, layers)
         self.output = nn.Linear(hidden, 1)
         with torch.no_grad():
@@ -59,15 +66,17 @@ class _Autoencoder(nn.Module):
     def forward(self, windows: torch.Tensor, noise: torch.Generator | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Reconstruction (window, sample) and KL divergence (window,); without noise z is the mean."""
         centre = windows.mean(dim=1, keepdim=True)
-        _, (hidden, _) = self.encoder((windows - centre).t().unsqueeze(-1))
+        _, (hidden, _) = self.encoder(((windows - centre) * self.gain).t().unsqueeze(-1))
         mean = self.mean(hidden[-1])
         log_variance = self.log_variance(hidden[-1]).clamp(-20.0, 10.0)
         z = mean
         if noise is not None:
             z = mean + torch.exp(0.5 * log_variance) * torch.randn(mean.shape, generator=noise)
-        steps, _ = self.decoder(z.unsqueeze(0).expand(windows.shape[1], -1, -1).contiguous())
+        above = z.new_zeros((self.decoder.num_layers - 1, len(z), self.decoder.hidden_size))
+        cell = torch.cat([self.start(z).unsqueeze(0), above])
+        steps, _ = self.decoder(z.unsqueeze(0).expand(windows.shape[1], -1, -1).contiguous(), (cell.tanh(), cell))
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1.0 - log_variance).sum(dim=1)
-        return self.output(steps).squeeze(-1).t() + centre, divergence
+        return self.output(steps).squeeze(-1).t() / self.gain + centre, divergence
 
 
 def train_model(
@@ -99,7 +108,7 @@ def train_model(
     with _reproducible(settings.seed):
         data = torch.from_numpy(windows[chosen].astype(np.float32))
         validation, training = data[:validation_count], data[validation_count:]
-        network = _Autoencoder(settings.hidden_size, settings.latent_size, settings.layers)
+        network = _Autoencoder(settings.hidden_size, settings.latent_size, settings.layers, _GAIN)
         history = _fit(network, training, validation, settings, progress)
     card = ModelCard(
         metric=metric,
@@ -128,7 +137,7 @@ def train_model(
 
 def torch_renderer(model: DenoisingModel) -> Callable[[Float32Array], Float32Array]:
     """The plain forward pass over normalised windows (window, sample): what the fused kernel is held against."""
-    network = _Autoencoder(model.card.hidden_size, model.card.latent_size, model.card.layers)
+    network = _Autoencoder(model.card.hidden_size, model.card.latent_size, model.card.layers, gain=1.0)
     with torch.no_grad():
         for name, target in _named_parameters(network):
             target.copy_(torch.from_numpy(model.weights[name].copy()))
@@ -227,11 +236,17 @@ def _named_parameters(network: _Autoencoder) -> Iterator[tuple[str, torch.Tensor
             yield f"{side}.{layer}.bias", getattr(lstm, f"bias_ih_l{layer}")
     yield "latent.weight", network.mean.weight
     yield "latent.bias", network.mean.bias
+    yield "start.weight", network.start.weight
+    yield "start.bias", network.start.bias
     yield "output.weight", network.output.weight
     yield "output.bias", network.output.bias
 
 
 def _weights(network: _Autoencoder) -> dict[str, Float32Array]:
+    with torch.no_grad():
+        network.encoder.weight_ih_l0.mul_(network.gain)
+        network.output.weight.div_(network.gain)
+        network.output.bias.div_(network.gain)
     for lstm in (network.encoder, network.decoder):
         with torch.no_grad():
             for layer in range(lstm.num_layers):

@@ -214,13 +214,13 @@ class TrainSettings(_Section):
     """Latent size (the paper's 8)."""
     layers: Annotated[int, Field(ge=1, le=4)] = 1
     """LSTM layers (the paper's 1)."""
-    kl_weight: Annotated[float, Field(ge=0)] = 1e-5
+    kl_weight: Annotated[float, Field(ge=0)] = 1e-6
     """Weight of the KL term beside the squared error. Higher smooths more and blurs small faults."""
     epochs: Annotated[int, Field(ge=1)] = 20
     """Passes over the training windows."""
     batch_size: Annotated[int, Field(ge=1)] = 128
     """Windows per step."""
-    learning_rate: Positive = 5e-2
+    learning_rate: Positive = 3e-2
     """Highest learning rate: reached over the first tenth of the steps, then falling to zero along a cosine."""
     max_windows: Annotated[int, Field(ge=100)] = 40_000
     """Most windows taken from the data, drawn by the seed."""
