@@ -23,6 +23,7 @@ from trainminder.errors import Unobservable
 from trainminder.types import BoolArray, FloatArray, IntArray, MetricSpec, Panel, RawMetric, Scale, View
 
 __all__ = [
+    "LEAST_RANGE",
     "Sampling",
     "align",
     "column_medians",
@@ -40,6 +41,12 @@ LEAST_SPREAD = 1e-3
 MOST_IRREGULAR = 0.25
 #: Samples of a series that tell its scrape offset, about.
 PHASE_SAMPLES = 100
+#: Sampling faster than this is a wrong unit of time.
+SHORTEST_STEP_SECONDS = 5e-4
+#: A grid of more cells than the first of which less than the second is filled would be padding without end.
+MANY_CELLS, LEAST_FILLED = 1_000_000, 0.01
+#: Values closer together than this cannot be told apart in normalised units.
+LEAST_RANGE = 1e-100
 #: What is compared of a window spans at most this much.
 COMPARED_SECONDS = 60.0
 
@@ -65,7 +72,7 @@ def sampling_of(raw: RawMetric) -> Sampling:
     machine at all has a sample: losses strike machines singly.
 
     Raises:
-        Unobservable: no series has two samples.
+        Unobservable: no series has two samples, or they lie closer together than any sampling.
     """
     if raw.interval_seconds is not None:
         return Sampling(raw.interval_seconds)
@@ -77,6 +84,11 @@ def sampling_of(raw: RawMetric) -> Sampling:
         raise Unobservable(f"{raw.metric}: no machine has two samples")
     # The lower quartile, not the median: where most samples are lost the median step spans several intervals.
     typical = float(np.quantile(steps[inside], 0.25))
+    if typical < SHORTEST_STEP_SECONDS:
+        raise Unobservable(
+            f"{raw.metric}: its samples are {typical:.3g} s apart, which no exporter is: "
+            "state the unit of the instants (recording.time_unit)"
+        )
     multiples = steps / typical
     counts = np.where(inside, np.maximum(np.rint(multiples), 1.0), 0.0)
     starts = raw.offsets[:-1][np.diff(raw.offsets) >= 2]
@@ -104,6 +116,8 @@ def align(raw: RawMetric, sampling: Sampling) -> tuple[FloatArray, FloatArray, B
             in time (of two equally near, the earlier), or the value that still holds if the metric is
             event-driven. NaN throughout for an empty series.
         present: likewise, False where padded; a value that still holds is present.
+    Raises:
+        Unobservable: a few samples lie so far from the rest that the grid would hold little else than padding.
     Source: Minder, NSDI '25, data preprocessing.
     """
     step_seconds = sampling.step_seconds
@@ -112,6 +126,12 @@ def align(raw: RawMetric, sampling: Sampling) -> tuple[FloatArray, FloatArray, B
     cells = np.rint((raw.times - shared) / step_seconds - phase[rows]).astype(np.int64)
     first = int(cells.min())
     count = int(cells.max()) - first + 1
+    size = len(raw.machines) * count
+    if size > MANY_CELLS and len(cells) < LEAST_FILLED * size:
+        raise Unobservable(
+            f"{raw.metric}: its samples span {count * step_seconds:.0f} s at one each {step_seconds:g} s, of which "
+            f"{len(cells) / size:.2%} are there: are some instants wrong? If not, cut a part with --at and --minutes"
+        )
     cells -= first
     flat = rows * count + cells
     kept = raw.values
@@ -329,7 +349,8 @@ def normalisation(panel: Panel, spec: MetricSpec, seen: tuple[float, float] | No
         low = np.full_like(low, spec.lower)
     if spec.upper is not None:
         high = np.full_like(high, spec.upper)
-    high = np.where(high > low, high, low + 1.0)
+    # A step of one is nothing beside a large number.
+    high = np.where(high - low > LEAST_RANGE, high, low + np.maximum(np.abs(low), 1.0))
     judged = is_judged(panel.present, width)
     level = np.nan_to_num(np.abs(column_medians(window_means(panel.values, width), judged)))
     spread = np.maximum(np.maximum(spec.spread, spec.spread_ratio * level) / (high - low), LEAST_SPREAD)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainminder.align import column_medians, compared_samples, panels
+from trainminder.align import LEAST_RANGE, column_medians, compared_samples, panels
 from trainminder.errors import Unobservable
 from trainminder.settings import DetectSettings
-from trainminder.types import Coverage, MetricSpec, Panel, RawTask
+from trainminder.types import Coverage, MetricSpec, Panel, RawMetric, RawTask
 from trainminder.wording import some_names
 
 __all__ = ["ACTIVITY", "SILENT_SECONDS", "Sight", "lasting_seconds"]
@@ -22,6 +22,8 @@ __all__ = ["ACTIVITY", "SILENT_SECONDS", "Sight", "lasting_seconds"]
 ACTIVITY = {"gpu_duty_cycle": 5.0, "gpu_graphics_activity": 0.05, "gpu_sm_activity": 0.05, "gpu_tensor_activity": 0.05}
 #: A machine whose last sample is older than the others' by more than this has fallen silent.
 SILENT_SECONDS = 60.0
+#: Two or more machines, and this share of all, that end early at once are late data.
+LATE_SHARE = 0.25
 
 
 def lasting_seconds(step_seconds: float, settings: DetectSettings) -> float:
@@ -48,6 +50,23 @@ class Sight:
     """By how much the data exceed what a verdict takes, in the metric where that is most."""
     step_seconds: float = 0.0
     """Sampling interval of that metric."""
+
+    def glimpse(self, raw: RawMetric, members: Sequence[str]) -> None:
+        """See who gave any sample at all of a metric, be it too short or too sparse to align."""
+        known = set(members)
+        with_devices = {m for m, device in zip(raw.machines, raw.devices, strict=True) if device is not None}
+        both = with_devices.intersection(
+            m for m, device in zip(raw.machines, raw.devices, strict=True) if device is None
+        )
+        if both:
+            self.warnings.append(
+                f"{raw.metric}: {some_names(sorted(both))} have series of devices and one without a device: "
+                "the devices are judged, the other is not"
+            )
+        for row in np.flatnonzero(np.diff(raw.offsets)).tolist():
+            if (machine := raw.machines[row]) in known:
+                at = float(raw.times[raw.offsets[row + 1] - 1])
+                self.last_seen[machine] = max(at, self.last_seen.get(machine, at))
 
     def look(self, panel: Panel) -> None:
         """Count what is present of a metric."""
@@ -80,7 +99,7 @@ class Sight:
                 f"more than detect.max_missing_ratio ({settings.max_missing_ratio:.0%})"
             )
         observed = panel.values[panel.present]
-        if observed.min() == observed.max():
+        if observed.max() - observed.min() <= LEAST_RANGE:
             raise Unobservable(
                 f"{name} is not judged: it is {observed[0]:g} on every machine throughout, which says nothing"
             )
@@ -117,10 +136,28 @@ class Sight:
                 f"its longest stretch of work in {self.span_seconds:.0f} s is {longest:.0f} s"
             )
 
+    def check_all_there(self, settings: DetectSettings) -> None:
+        """Whether every machine that reported still does, or fell silent only as long as a fault may pass.
+
+        Many that end early at once are late data rather than dead machines; a warning says so.
+
+        Raises:
+            Unobservable: a few machines stopped reporting while the others go on.
+        """
+        last = float(np.median(list(self.last_seen.values())))
+        longest = max(SILENT_SECONDS, settings.continuity_seconds)
+        gone = [machine for machine, at in sorted(self.last_seen.items()) if last - at > longest]
+        if gone and (len(gone) == 1 or len(gone) < LATE_SHARE * len(self.last_seen)):
+            silent = max(last - self.last_seen[machine] for machine in gone)
+            raise Unobservable(
+                f"{some_names(gone)} stopped reporting {silent:.0f} s before the others, and no machine that reports "
+                "stands out: see whether it is reachable and its exporters run"
+            )
+
     def coverage(self, raw: RawTask) -> Coverage:
         return Coverage(
             machines_seen=len(self.last_seen),
-            samples_missing=round(1.0 - self.cells_present / self.cells, 6) if self.cells else 1.0,
+            samples_missing=round(1.0 - self.cells_present / self.cells, 6) if self.cells else _missing_unaligned(raw),
             metrics_used=tuple(self.used),
             metrics_absent=raw.metrics_absent,
         )
@@ -145,6 +182,17 @@ def _cells(panel: Panel) -> int:
     """Samples there would be if none were missing: a machine without a series misses all of its own."""
     silent = len(panel.machines) - len(set(panel.row_machine.tolist()))
     return panel.present.size + silent * len(panel.times)
+
+
+def _missing_unaligned(raw: RawTask) -> float:
+    """The share that is missing where no grid could be made: every machine should have what the longest series has."""
+    wanted = present = 0
+    for metric in raw.metrics:
+        counts = np.diff(metric.offsets)
+        silent = len(set(raw.machines) - set(metric.machines))
+        wanted += int(counts.max(initial=0)) * (len(counts) + silent)
+        present += int(counts.sum())
+    return round(1.0 - present / wanted, 6) if wanted else 1.0
 
 
 def _longest_activity(raw: RawTask, window_samples: int) -> float | None:

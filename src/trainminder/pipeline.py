@@ -15,8 +15,9 @@ from trainminder.align import compared_samples, is_judged, normalisation, panels
 from trainminder.coverage import Sight, lasting_seconds
 from trainminder.decide import follow, unite, verdict_of
 from trainminder.errors import TooFewMachines, Unobservable
-from trainminder.score import dissimilarity, normal_score
+from trainminder.score import backed_score, dissimilarity, normal_score
 from trainminder.settings import DetectSettings
+from trainminder.suspect import without_dead_fields
 from trainminder.types import (
     Continuity,
     Denoiser,
@@ -112,6 +113,9 @@ class _Judge:
             false_alarm_probability=settings.false_alarm_probability,
             min_machines=settings.min_machines,
         )
+        score = backed_score(
+            score, threshold, sums, panel, scale, self.group_of, width=width, distance=settings.distance
+        )
         ends_at = panel.times[panel.window_samples - 1 :]
         return WindowScores(
             panel.metric, panel.view, panel.machines, ends_at, panel.step_seconds, sums, score, threshold, self.group_of
@@ -148,6 +152,8 @@ def run_pass(
     """
     state = state or PassState()
     sight = Sight()
+    raw, distrusted = without_dead_fields(raw, settings.window_samples)
+    sight.warnings += distrusted
     traces: list[MetricTrace] = []
     verdicts: tuple[Verdict, ...] = ()
     status: Status = "unknown"
@@ -160,6 +166,7 @@ def run_pass(
         for name in ordered_metrics(raw, settings):
             spec = raw.specs[name]
             try:
+                sight.glimpse(by_name[name], raw.machines)
                 views = panels(by_name[name], raw.machines, settings.window_samples)
                 sight.look(views[0])
                 if not is_comparable:
@@ -179,6 +186,7 @@ def run_pass(
             sight.warnings.append(f"stood out as long as the verdict's machine, but not first: {some_names(others)}")
         if not verdicts:
             sight.check_observed(raw, settings, is_resumed=bool(state.judged_at))
+            sight.check_all_there(settings)
         status = "faulty" if verdicts else "none"
     except Unobservable as unknown:
         reason = str(unknown)

@@ -30,16 +30,19 @@ from statistics import NormalDist
 
 import numpy as np
 
+from trainminder.align import column_medians
 from trainminder.score_kernel import KINDS, distance_sums
-from trainminder.types import BoolArray, Distance, Float32Array, FloatArray, IntArray
+from trainminder.types import BoolArray, Distance, Float32Array, FloatArray, IntArray, Panel, Scale
 
-__all__ = ["candidate_threshold", "dissimilarity", "normal_score"]
+__all__ = ["backed_score", "candidate_threshold", "dissimilarity", "normal_score"]
 
 #: How many machines the metric's ordinary spread counts as.
 PRIOR_MACHINES = 12.0
 #: Mean and standard deviation of |k|-like sums among normal machines, in units of their own deviation.
 FOLDED_MEAN = 2.0 / np.sqrt(np.pi)
 FOLDED_DEVIATION = 0.4265
+#: What a machine's data must show of its embedding's distance to its peers.
+BACKED_SHARE = 0.5
 #: Least spread believed, as a share of the ordinary one.
 LEAST_SHARE = 1.0 / 3.0
 
@@ -94,9 +97,7 @@ def normal_score(
     """
     score = np.full(sums.shape, np.nan)
     threshold = np.full(sums.shape, np.nan)
-    # A lasting difference of one unit per sample is this long as an embedding distance.
-    length = {"euclidean": np.sqrt(width), "manhattan": float(width), "chebyshev": 1.0}[distance]
-    ordinary = FOLDED_DEVIATION * spread * length
+    ordinary = FOLDED_DEVIATION * spread * _length(distance, width)
     for group in np.unique(group_of[group_of >= 0]):
         members = np.flatnonzero(group_of == group)
         limits = np.array([candidate_threshold(max(n, 1), false_alarm_probability) for n in range(len(members) + 1)])
@@ -110,6 +111,56 @@ def normal_score(
 
         _in_parallel(sums.shape[1], work)
     return score, threshold
+
+
+def backed_score(
+    score: FloatArray,
+    threshold: FloatArray,
+    sums: FloatArray,
+    panel: Panel,
+    scale: Scale,
+    group_of: IntArray,
+    *,
+    width: int,
+    distance: Distance = "euclidean",
+) -> FloatArray:
+    """The normal score, lowered where the data do not show what the embedding does.
+
+    A denoiser renders a window as a whole: a burst in its older part bends the rest, so that a machine would stand
+    out for as long as the burst is in the window, not as long as it lasts. A machine that passes the threshold must
+    lie from its peers' median, in the samples compared, by at least ``BACKED_SHARE`` of its distance to its peers;
+    with less, its score falls in proportion.
+
+    Args:
+        score, threshold, sums: (machine, window), as ``normal_score`` and ``dissimilarity`` gave them.
+        width: newest samples of each window that are compared.
+    Returns:
+        (machine, window).
+    """
+    backed = score.copy()
+    for group in np.unique(group_of[group_of >= 0]):
+        members = np.flatnonzero(group_of == group)
+        place, window = np.nonzero(score[members] > threshold[members])
+        if not len(place):
+            continue
+        machine = members[place]
+        cells = window[:, None] + np.arange(panel.window_samples - width, panel.window_samples)
+        seconds, column = np.unique(cells, return_inverse=True)
+        rows = np.isin(panel.row_machine, members)
+        medians = column_medians(panel.values[rows][:, seconds], panel.present[rows][:, seconds])
+        own = panel.values[panel.rows[machine, window][:, None], cells]
+        departure = np.sqrt(np.mean((own - medians[column.reshape(cells.shape)]) ** 2, axis=1))
+        departure /= scale.high[window] - scale.low[window]
+        others = np.maximum((~np.isnan(sums[members])).sum(axis=0)[window] - 1, 1)
+        embedded = sums[machine, window] / others / _length(distance, width)
+        # A second in which nobody has a sample has no median: nothing can be said against the score then.
+        backed[machine, window] *= np.fmin(departure / (BACKED_SHARE * embedded), 1.0)
+    return backed
+
+
+def _length(distance: Distance, width: int) -> float:
+    """How long a lasting difference of one unit per sample is as an embedding distance."""
+    return {"euclidean": float(np.sqrt(width)), "manhattan": float(width), "chebyshev": 1.0}[distance]
 
 
 def _deviates(sums: FloatArray, ordinary: FloatArray) -> tuple[FloatArray, IntArray]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from trainminder.cli.exits import ExitCode
-from trainminder.cli.inputs import Wanted, catalogue_of, fetch
+from trainminder.cli.inputs import Wanted, catalogue_of, check_one_source, fetch
 from trainminder.cli.options import (
     BearerTokenFileOption,
     CaFileOption,
@@ -69,6 +69,7 @@ def detect(
 
     Example: trainminder detect run.parquet --report run.html
     """
+    check_one_source(recording, prometheus)
     settings = settings_from(
         ctx,
         store_flags(prometheus, bearer_token_file, header, ca_file, machine_label)

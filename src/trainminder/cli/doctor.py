@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from trainminder.cli.exits import ExitCode
-from trainminder.cli.inputs import Wanted, catalogue_of, fetch
+from trainminder.cli.inputs import Wanted, catalogue_of, check_one_source, fetch
 from trainminder.cli.options import (
     BearerTokenFileOption,
     CaFileOption,
@@ -60,6 +60,7 @@ def doctor(
 
     Example: trainminder doctor --prometheus http://prometheus:9090 --task llm-7
     """
+    check_one_source(recording, prometheus)
     settings = settings_from(
         ctx,
         store_flags(prometheus, bearer_token_file, header, ca_file, machine_label)

@@ -35,9 +35,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _global_options_first(sys.argv[1:] if argv is None else argv)
     try:
         code = _run(arguments)
-        # Flushed here, where a reader that has gone can still be handled.
-        sys.stdout.flush()
+        # Flushed here, where a reader that has gone can still be handled. Started without one there is no stdout.
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
+        _discard_stdout()
+        return ExitCode.ERROR
+    except OSError as error:
+        _say(f"standard output cannot be written: {error.strerror}: send it elsewhere")
         _discard_stdout()
         return ExitCode.ERROR
     return code

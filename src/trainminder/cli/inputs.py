@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trainminder.settings import Settings
     from trainminder.types import RawTask
 
-__all__ = ["Fetched", "Wanted", "catalogue_of", "fetch", "fetch_live"]
+__all__ = ["Fetched", "Wanted", "catalogue_of", "check_one_source", "fetch", "fetch_live"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,21 @@ def catalogue_of(settings: Settings, declared: Iterable[str] | None) -> Catalogu
     return load_catalogue(settings.metrics).with_declared(declared or ())
 
 
+def check_one_source(recording: object, prometheus: str | None) -> None:
+    """Refuse a recording and a store on one command line: one of them would be passed over.
+
+    Raises:
+        SettingsError: both are given.
+    """
+    if recording and prometheus is not None:
+        raise SettingsError("RECORDING and --prometheus are both given: give one or the other")
+
+
 def fetch(wanted: Wanted, settings: Settings, catalogue: Catalogue) -> Fetched:
     """Read the task from the recording, if one is given, else from the store.
 
     Raises:
-        SettingsError: neither is given, or both are, or the store lacks a task's name.
+        SettingsError: neither is given, or the store lacks a task's name.
         SourceError: it could not be read.
     """
     if wanted.recording is None:
@@ -75,6 +85,8 @@ def fetch_live(task: str | None, from_at: float, to_at: float, settings: Setting
         SettingsError: no store or no task is named.
         SourceError: it could not be read.
     """
+    if not from_at < to_at:
+        raise SettingsError(f"the range from {from_at:.15g} to {to_at:.15g} (Unix seconds) is empty: give a later end")
     if settings.store.url is None:
         raise SettingsError("nothing to read: give a RECORDING, or a store with --prometheus URL (or store.url)")
     if task is None:

@@ -62,7 +62,10 @@ def read_instant(text: str, now: float) -> Instant:
         return Instant(now)
     if relative := _RELATIVE.fullmatch(text):
         parts = re.findall(r"([\d.]+)([smhd])", relative["parts"])
-        back = sum((timedelta(**{_UNITS[unit]: float(amount)}) for amount, unit in parts), timedelta())
+        try:
+            back = sum((timedelta(**{_UNITS[unit]: float(amount)}) for amount, unit in parts), timedelta())
+        except OverflowError as error:
+            raise SettingsError(f'"{text}" is further back than time goes: {_FORMS}') from error
         return Instant(now - back.total_seconds())
     if _NUMBER.fullmatch(text):
         number = float(text)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainminder.cli.inputs import Wanted, catalogue_of, fetch
+from trainminder.cli.inputs import Wanted, catalogue_of, check_one_source, fetch
 from trainminder.cli.options import (
     BearerTokenFileOption,
     CaFileOption,
@@ -67,6 +67,7 @@ def train(
 
     Example: trainminder train week/*.parquet -o models
     """
+    check_one_source(recordings, prometheus)
     settings = settings_from(
         ctx,
         store_flags(prometheus, bearer_token_file, header, ca_file, machine_label)

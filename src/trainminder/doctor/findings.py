@@ -11,6 +11,7 @@ from trainminder.doctor.diagnosis import Finding, Kind, Severity
 from trainminder.doctor.look import GAP_INTERVALS, Look
 from trainminder.doctor.remedies import exporter_of, exporters_of, family_of, to_get, to_restart, to_speed_up
 from trainminder.settings import DetectSettings
+from trainminder.suspect import NEVER_ZERO
 from trainminder.types import MetricSpec, RawTask
 from trainminder.wording import some_names
 
@@ -240,8 +241,10 @@ def _dead_fields(raw: RawTask, looks: Sequence[Look]) -> list[Finding]:
         text = (
             f"{some_names(metrics)} {'is' if len(metrics) == 1 else 'are'} 0 throughout on {some_names(machines)}, "
             f"where {moving_one} shows work, while the peers' {'is' if len(metrics) == 1 else 'are'} not: a dead field "
-            "rather than an idle device, and it would be judged as a fault"
+            "rather than an idle device"
         )
+        if not all(name in NEVER_ZERO for name in metrics):
+            text += ", and it would be judged as a fault"
         remedy = (
             f"{to_restart(raw, metrics, some_names(machines))}, and see that its profiling module is loaded and no "
             "other profiler holds the devices"

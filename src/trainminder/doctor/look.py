@@ -94,6 +94,7 @@ def look_at(raw: RawMetric, task: RawTask, settings: DetectSettings, sight: Sigh
     try:
         sampling = sampling_of(raw)
         look.interval_seconds, look.is_event_driven = sampling.step_seconds, sampling.hold_seconds > 0
+        sight.glimpse(raw, task.machines)
         views = panels(raw, task.machines, settings.window_samples)
     except Unobservable as unusable:
         look.reason, look.unusable = str(unusable), "short"

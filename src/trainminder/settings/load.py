@@ -19,6 +19,11 @@ __all__ = ["ENVIRONMENT_PREFIX", "load_settings", "merge_layers", "nest"]
 
 ENVIRONMENT_PREFIX = "TRAINMINDER_"
 
+#: What a settings file may hold, its aliases written out.
+DEEPEST, MOST_VALUES = 20, 1_000_000
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 
 def load_settings(
     path: Path | None = None,
@@ -65,16 +70,39 @@ def _read_file(path: Path) -> dict[str, Any]:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise SettingsError(f"settings file {path}: {reason}: give a readable YAML file with --settings") from error
     try:
-        values = yaml.safe_load(text)
+        values = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader, in C where there is one
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise SettingsError(f"settings file {path} is not YAML{where}: {getattr(error, 'problem', error)}") from error
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise SettingsError(f"settings file {path} is not YAML{where}: {reason}") from error
+    except (RecursionError, ValueError) as error:
+        raise SettingsError(f"settings file {path} cannot be read as YAML ({error}): see docs/settings.md") from error
     if values is None:
         return {}
+    if not _is_plain(values):
+        raise SettingsError(
+            f"settings file {path} is nested deeper than {DEEPEST} levels, holds itself, or grows beyond "
+            f"{MOST_VALUES} values by its aliases: write it plainly"
+        )
     if not isinstance(values, dict):
         raise SettingsError(f"settings file {path} holds a {type(values).__name__}: it must be a mapping of sections")
     return values
+
+
+def _is_plain(values: Any) -> bool:
+    """Whether a tree is of a size that a person writes; aliases may make a small file endless."""
+    left = [(values, 1)]
+    seen = 0
+    while left:
+        value, depth = left.pop()
+        inside = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+        if isinstance(inside, list | tuple | set):
+            seen += len(inside)
+            if depth > DEEPEST or seen > MOST_VALUES:
+                return False
+            left += [(each, depth + 1) for each in inside]
+    return True
 
 
 def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -27,7 +28,7 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class StoreSettings(_Section):
@@ -249,7 +250,7 @@ class Settings(_Section):
     @model_validator(mode="after")
     def _names_are_unique(self) -> Settings:
         names = [task.name for task in self.tasks]
-        doubled = sorted({name for name in names if names.count(name) > 1})
+        doubled = sorted(name for name, count in Counter(names).items() if count > 1)
         if doubled:
             raise ValueError(f"tasks: the name {doubled[0]!r} is given twice: names must be unique")
         return self

@@ -5,6 +5,7 @@ Works on numpy arrays alone; nothing here reads a file or a store.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -14,7 +15,14 @@ import numpy.typing as npt
 from trainminder.types import BoolArray, FloatArray, IntArray, MetricSpec, RawMetric
 from trainminder.wording import bounds, some_names
 
-__all__ = ["KINDS", "build_metric", "classify_values", "dropped_warnings"]
+__all__ = [
+    "KINDS",
+    "build_metric",
+    "classify_values",
+    "dropped_warnings",
+    "is_count",
+    "rates_of",
+]
 
 #: Why a sample is missing; ``classify_values`` gives 1 for the first, 0 for a sample that is kept.
 KINDS = ("nan", "infinite", "sentinel", "impossible")
@@ -30,6 +38,12 @@ SENTINELS = np.array(
 # 2**64 is also what two blanks (sent and received) sum to.
 WIDE_SENTINELS = (2.0**63, 2.0**64)
 WIDE_TOLERANCE = 0.003
+
+# No quantity of a machine is larger; squares of such numbers are still finite.
+LARGEST = 1e100
+
+#: A count: series this long that in these shares of all steps fall (restart) and rise.
+COUNT_SAMPLES, MOST_RESTARTS, LEAST_RISES = 8, 0.02, 0.5
 
 # Rates are extrapolated and counters read late: a full device may show 102 %, an idle one -0.2 %. Dropping those would
 # hide the idle machine; but -1 is a common "no value" and must not pass.
@@ -56,7 +70,7 @@ def classify_values(
     with np.errstate(invalid="ignore"):
         code[(values < lower - TOLERANCE_BELOW * span) | (values > upper + TOLERANCE_ABOVE * span)] = 4
         code[_is_sentinel(values, extra_sentinels)] = 3
-    code[np.isinf(values)] = 2
+    code[np.abs(values) > LARGEST] = 2
     code[np.isnan(values)] = 1
     return code
 
@@ -158,6 +172,42 @@ def build_metric(
         interval_seconds=interval_seconds,
     )
     return raw, conflicts
+
+
+def is_count(raw: RawMetric) -> bool:
+    """Whether a metric only ever rises, but for restarts: then its level says how long something runs."""
+    counts = np.diff(raw.offsets)
+    if len(counts) < 2 or counts.min() < COUNT_SAMPLES:
+        return False
+    steps = np.diff(raw.values)[_inside(raw)]
+    return bool((steps < 0).mean() <= MOST_RESTARTS and (steps > 0).mean() >= LEAST_RISES)
+
+
+def rates_of(raw: RawMetric) -> tuple[RawMetric, list[str]]:
+    """A count as its rate per second, and the machines on which it started again.
+
+    Each rate stands at the later of its two instants; across a restart nothing is known.
+    """
+    inside = _inside(raw)
+    steps = np.diff(raw.values)
+    kept = inside & (steps >= 0)
+    counts = np.concatenate(([0, 0], np.cumsum(kept)))
+    series = np.repeat(np.arange(len(raw.machines)), np.diff(raw.offsets))[1:]
+    restarted = sorted({raw.machines[row] for row in series[inside & (steps < 0)].tolist()})
+    return dataclasses.replace(
+        raw,
+        offsets=counts[raw.offsets].astype(np.int64),
+        times=raw.times[1:][kept],
+        values=(steps / np.where(inside, np.diff(raw.times), 1.0))[kept],
+    ), restarted
+
+
+def _inside(raw: RawMetric) -> BoolArray:
+    """(sample - 1,): whether two neighbouring samples are of one series."""
+    inside = np.ones(max(len(raw.times) - 1, 0), dtype=np.bool_)
+    seams = raw.offsets[1:-1] - 1
+    inside[seams[(seams >= 0) & (seams < len(inside))]] = False
+    return inside
 
 
 def _ranks(names: Sequence[str]) -> IntArray:

@@ -167,10 +167,43 @@ def test_a_silent_machine_is_unknown_and_never_faulty() -> None:
     machines["gpu-02"][500:] = np.nan
     raw = task_of(series_of("power", machines), machines=(*machines, "gpu-99"))
     result = judged(raw)
-    assert result.status == "none"
+    assert (result.status, result.verdicts) == ("unknown", ())
+    assert "gpu-02 stopped reporting 400 s before the others" in (result.reason or "")
     assert result.coverage.machines_seen == 8
     assert any("no data at all from gpu-99: unknown, not healthy" in text for text in result.warnings)
     assert any("stopped reporting" in text and "gpu-02" in text for text in result.warnings)
+
+
+def test_a_silence_shorter_than_a_fault_must_last_leaves_the_verdict() -> None:
+    machines = wavy_machines(8, 900)
+    machines["gpu-02"][700:] = np.nan
+    result = judged(task_of(series_of("power", machines)))
+    assert result.status == "none"
+    assert any("stopped reporting" in text and "gpu-02" in text for text in result.warnings)
+
+
+def test_many_machines_that_end_early_are_late_data() -> None:
+    machines = wavy_machines(8, 900)
+    for name in ("gpu-02", "gpu-05"):
+        machines[name][500:] = np.nan
+    result = judged(task_of(series_of("power", machines)))
+    assert result.status == "none"
+    assert any("gpu-02, gpu-05" in text for text in result.warnings)
+
+
+def test_a_fault_is_found_although_another_machine_is_silent() -> None:
+    machines = with_fault(wavy_machines(8, 900), "gpu-03", 300, 0.5)
+    machines["gpu-02"][500:] = np.nan
+    (verdict,) = judged(task_of(series_of("power", machines))).verdicts
+    assert verdict.machine == "gpu-03"
+
+
+def test_machines_are_seen_though_their_samples_are_too_few_to_judge() -> None:
+    machines = wavy_machines(4, 6)
+    machines["gpu-01"][2:4] = np.nan
+    result = judged(task_of(series_of("power", machines)))
+    assert result.status == "unknown"
+    assert (result.coverage.machines_seen, result.coverage.samples_missing) == (4, round(2 / 24, 6))
 
 
 def test_the_same_value_on_every_machine_says_nothing() -> None:

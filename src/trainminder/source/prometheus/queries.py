@@ -11,7 +11,7 @@ import numpy as np
 from trainminder.settings import MembershipSettings
 from trainminder.source.prometheus.matrix import MatrixAnswer
 from trainminder.source.prometheus.names import escape_regex, matching_label, quote
-from trainminder.types import MetricQuery, MetricSpec, Task
+from trainminder.types import MetricQuery, MetricSpec, QueryKind, Task
 
 __all__ = [
     "RATE_INTERVALS",
@@ -37,16 +37,24 @@ WINDOW_INTERVALS = 1.5
 #: VictoriaMetrics refuses queries longer than 16 KiB; the rest is for what gateways add.
 MOST_QUERY_BYTES = 12_000
 
+COUNTER_ENDING = "_total"
+
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _PLACEHOLDER = re.compile(r"\$(matcher|rate|window|machine_label)\b")
 
 
 def queries_of(spec: MetricSpec) -> tuple[MetricQuery, ...]:
-    """The metric's queries; a metric declared without any is taken for a series name or an expression."""
+    """The metric's queries; a metric declared without any is taken for a series name or an expression.
+
+    By the convention of exporters a name that ends in ``_total`` is a counter.
+    """
     if spec.queries or not spec.declared:
         return spec.queries
-    is_name = _NAME.fullmatch(spec.name) is not None
-    return (MetricQuery(exporter="declared", query=spec.name, kind="gauge" if is_name else "expression"),)
+    kind: QueryKind = "gauge" if _NAME.fullmatch(spec.name) else "expression"
+    if kind == "gauge" and spec.name.endswith(COUNTER_ENDING):
+        # A count says how long an exporter runs; what machines do alike is its rate.
+        kind = "counter"
+    return (MetricQuery(exporter="declared", query=spec.name, kind=kind),)
 
 
 def selector_of(query: MetricQuery) -> str | None:

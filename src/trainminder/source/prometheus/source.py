@@ -222,6 +222,8 @@ class PrometheusSource:
         if is_rate(query):
             answer = without_edges(answer, grid, interval)
         notes = [note for _, look in looks for note in look.notes]
+        if query.kind == "counter" and spec.declared and not spec.queries:
+            notes.append("its name is a counter's: judged by its rate per second")
         if query.kind == "expression" and "$matcher" not in query.query:
             notes.append("its query has no $matcher, so it is not limited to the task")
         if not len(answer.times):

@@ -18,9 +18,9 @@ import polars as pl
 from trainminder.catalogue import Catalogue
 from trainminder.errors import RecordingError, SettingsError
 from trainminder.settings import RecordingSettings
-from trainminder.source.cleaning import build_metric, classify_values, dropped_warnings
+from trainminder.source.cleaning import build_metric, classify_values, dropped_warnings, is_count, rates_of
 from trainminder.source.recordings.cells import read_names
-from trainminder.source.recordings.rows import Header, Part, with_nearest
+from trainminder.source.recordings.rows import KEYS, Header, Part, with_nearest
 from trainminder.source.recordings.tables import list_files, open_table, stem_of, write_table
 from trainminder.types import FoundAs, MetricSpec, RawMetric, RawTask
 from trainminder.wording import some_names
@@ -116,6 +116,11 @@ def _wanted(catalogue: Catalogue, metrics: Sequence[str] | None) -> dict[str, Me
             near = catalogue.nearest(name)
             hint = f'did you mean "{near}"?' if near else f"declare it with --metric {name}"
             problems.append(f'metrics: "{name}" is not in the catalogue: {hint}')
+    problems += [
+        f'metrics: "{name}" says where a sample belongs and cannot be a metric as well: rename the column with --column'
+        for name in (catalogue if metrics is None else metrics)
+        if name in KEYS
+    ]
     if problems:
         raise SettingsError(*problems)
     return {name: catalogue[name] for name in (catalogue if metrics is None else dict.fromkeys(metrics))}
@@ -194,14 +199,10 @@ def _all_names(blocks: Iterable[pl.DataFrame], key: str) -> list[str]:
 
 def _coded(block: pl.DataFrame, machines: list[str], devices: list[str]) -> pl.DataFrame:
     """Names as codes, rows sorted once for all metrics; rows of one key stay in the file's order."""
-    return (
-        block.with_columns(
-            pl.col("machine").cast(pl.Enum(machines)).to_physical().cast(pl.Int64).alias("m"),
-            pl.col("device").cast(pl.Enum(devices)).to_physical().cast(pl.Int64).fill_null(-1).alias("d"),
-        )
-        .drop("machine", "device")
-        .sort("m", "d", "timestamp", maintain_order=True)
-    )
+    return block.with_columns(
+        pl.col("machine").cast(pl.Enum(machines)).to_physical().cast(pl.Int64),
+        pl.col("device").cast(pl.Enum(devices)).to_physical().cast(pl.Int64).fill_null(-1),
+    ).sort("machine", "device", "timestamp", maintain_order=True)
 
 
 def _metric(
@@ -212,7 +213,7 @@ def _metric(
     settings: RecordingSettings,
 ) -> tuple[RawMetric | None, list[pl.DataFrame], list[str]]:
     """The cleaned metric (None: no sample is left), its instants of conflicting rows, and warnings."""
-    columns = [pl.concat([block[name] for block in blocks]) for name in ("m", "d", "timestamp", spec.name)]
+    columns = [pl.concat([block[name] for block in blocks]) for name in ("machine", "device", "timestamp", spec.name)]
     m, d, times = (column.to_numpy() for column in columns[:3])
     values = columns[3].fill_null(np.nan).to_numpy()
     code = classify_values(values, spec, settings.sentinels)
@@ -223,6 +224,11 @@ def _metric(
     if not keep.all():
         m, d, times, values = m[keep], d[keep], times[keep], values[keep]
     raw, conflicts = build_metric(spec.name, m, d, times, values, machines, devices, settings.duplicates)
+    if not spec.queries and is_count(raw):
+        raw, restarted = rates_of(raw)
+        said.append(f"{spec.name}: it only rises, so it is a count: judged by its rate per second")
+        if restarted:
+            said.append(f"{spec.name}: started again from zero on {some_names(restarted)}: a restart?")
     if not conflicts:
         return raw, [], said
     doubles = (
@@ -238,20 +244,20 @@ def _metric(
 def _groups(blocks: Iterable[pl.DataFrame], machines: list[str]) -> tuple[dict[str, str], list[str]]:
     """machine -> the group of most of its rows (of equals the first by name); empty where none is named."""
     counts = (
-        pl.concat([block.select("m", "group") for block in blocks])
+        pl.concat([block.select("machine", "group") for block in blocks])
         .drop_nulls()
-        .group_by("m", "group")
+        .group_by("machine", "group")
         .len()
-        .sort("m", pl.col("len"), "group", descending=[False, True, False])
+        .sort("machine", pl.col("len"), "group", descending=[False, True, False])
     )
     if counts.is_empty():
         return {}, []
     said = []
-    several = counts.group_by("m").len().filter(pl.col("len") > 1)["m"].sort()
+    several = counts.group_by("machine").len().filter(pl.col("len") > 1)["machine"].sort()
     if len(several):
         named = some_names([machines[m] for m in several])
         said.append(f"machines named in several groups count in the one of most of their rows: {named}")
-    chosen = dict(counts.group_by("m", maintain_order=True).first().select("m", "group").iter_rows())
+    chosen = dict(counts.group_by("machine", maintain_order=True).first().select("machine", "group").iter_rows())
     alone = [machine for m, machine in enumerate(machines) if m not in chosen]
     if alone:
         said.append(

@@ -17,10 +17,11 @@ from trainminder.source.recordings.timestamps import read_instants
 from trainminder.types import MetricSpec
 from trainminder.wording import some_names
 
-__all__ = ["Header", "Part", "with_nearest"]
+__all__ = ["KEYS", "Header", "Part", "with_nearest"]
 
 KEYS = ("timestamp", "machine", "device", "group", "task")
 LONG = ("metric", "value")
+SHOWN_NAMES = 12
 # Names that other tools give our two required columns.
 USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "timestamp": ("time", "ts", "datetime", "date", "t", "t_s", "_time"),
@@ -56,7 +57,13 @@ class Header:
         self.says_skipped = says_skipped
         self.original = {settings.columns.get(name, name): name for name in table.columns if name}
         """Our name of a column -> the file's."""
-        self.said: list[str] = []
+        unknown = [name for name in settings.columns if name not in table.columns]
+        # In a long file metrics are renamed as columns are.
+        self.said = (
+            [f"columns to rename that are not there: {some_names(unknown)} (recording.columns, --column)"]
+            if unknown and not self._is_long
+            else []
+        )
 
     @property
     def has_tasks(self) -> bool:
@@ -78,7 +85,8 @@ class Header:
         for key in ("timestamp", "machine"):
             if key not in self.original:
                 raise RecordingError(_missing_key(key, self.table))
-        used = {new: name for new, name in self.original.items() if new in self._names_in_use()}
+        in_use = self._names_in_use()
+        used = {new: name for new, name in self.original.items() if new in in_use}
         frame = self.table.read(list(used.values())).select(pl.col(name).alias(new) for new, name in used.items())
         if frame.is_empty():
             raise RecordingError(f"{self.table.path} has columns but no rows: record it again")
@@ -126,7 +134,8 @@ class Header:
         usable = keys["machine"].is_not_null() & keys["timestamp"].is_not_null()
         if not usable.any():
             raise RecordingError(f"{path} has no row with both an instant and a machine: fill these columns")
-        skipped = [name for new, name in self.original.items() if new not in self._names_in_use()]
+        in_use = self._names_in_use()
+        skipped = [name for new, name in self.original.items() if new not in in_use]
         if self._is_long:
             blocks, unknown = self._read_long(keys, rows, usable, said)
             skipped += unknown
@@ -190,16 +199,16 @@ def _cell_warnings(cells: Mapping[str, Numbers]) -> list[str]:
 
 
 def with_nearest(names: Sequence[str], wanted: Mapping[str, MetricSpec]) -> list[str]:
-    """Each unknown name with the canonical one most like it."""
+    """The names that a message shows, each with the canonical one most like it, and the others as they are."""
     named = []
-    for name in names:
+    for name in names[:SHOWN_NAMES]:
         near = difflib.get_close_matches(name.lower(), wanted, n=1, cutoff=0.6)
         named.append(f"{name} (did you mean {near[0]}?)" if near else name)
-    return named
+    return [*named, *names[SHOWN_NAMES:]]
 
 
 def _skipped_warning(skipped: Sequence[str], wanted: Mapping[str, MetricSpec]) -> str:
     return (
-        f"columns that are no known metric are skipped: {some_names(with_nearest(skipped, wanted), 12)}: "
+        f"columns that are no known metric are skipped: {some_names(with_nearest(skipped, wanted), SHOWN_NAMES)}: "
         f"rename them in recording.columns, or admit them with --metric NAME"
     )

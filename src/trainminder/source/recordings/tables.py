@@ -75,6 +75,9 @@ def list_files(path: Path) -> list[Path]:
         if not path.is_dir():
             if not path.exists():
                 raise RecordingError(f"{path} does not exist: give a Parquet or CSV file, or a folder of them")
+            if not path.is_file():
+                # Its end may never come, and it cannot be read twice.
+                raise RecordingError(f"{path} is no regular file: write the data to a Parquet or CSV file first")
             return [path]
         names = sorted(path.iterdir())
     except OSError as error:
@@ -124,7 +127,12 @@ def _open_csv(path: Path, content: bytes) -> Table:
         raise RecordingError(f"{path} is not UTF-8 text: write it as CSV in UTF-8, or as Parquet")
     if not header:
         raise RecordingError(f"{path} is empty: record it again")
-    names = {mark: next(csv.reader([header], delimiter=mark, skipinitialspace=True)) for mark in SEPARATORS}
+    # A wide table read with the wrong separator is one long field.
+    csv.field_size_limit(max(csv.field_size_limit(), len(header) + 1))
+    try:
+        names = {mark: next(csv.reader([header], delimiter=mark, skipinitialspace=True)) for mark in SEPARATORS}
+    except csv.Error as error:
+        raise RecordingError(f"{path} has no readable header line: {error}: write it again") from error
     separator = max(SEPARATORS, key=lambda mark: len(names[mark]))
     columns = tuple(name.strip() for name in names[separator])
     doubled = [name for name, count in Counter(columns).items() if count > 1 and name]
