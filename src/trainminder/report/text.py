@@ -49,7 +49,7 @@ def verdict_sentence(result: PassResult) -> str:
 def coverage_sentence(result: PassResult) -> str:
     """What could be seen, in one sentence."""
     coverage = result.coverage
-    absent = ", ".join(map(wording.plain, coverage.metrics_absent))
+    absent = wording.some_names([wording.plain(name) for name in coverage.metrics_absent])
     return (
         f"{coverage.machines_seen} of {len(result.machines)} machines seen, "
         f"{wording.ratio_as_percent(coverage.samples_missing)} of samples missing, "
