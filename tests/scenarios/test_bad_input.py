@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -170,3 +173,113 @@ def test_neither_recording_nor_store_is_an_error(capsys: pytest.CaptureFixture[s
     assert code == 1
     assert "RECORDING" in said
     assert "--prometheus" in said
+
+
+def test_a_stray_instant_is_unknown_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = rows_of()
+    stray = rows[-1] | {"timestamp": str(START + 365 * 86_400)}
+    code, found, _ = detected(capsys, str(written(tmp_path / "run.csv", [*rows, stray])))
+    assert (code, found["status"], found["coverage"]["machines_seen"]) == (3, "unknown", 5)
+    assert "are some instants wrong?" in found["reason"]
+
+
+@pytest.mark.parametrize("name", ["machine", "timestamp", "device", "group", "task"])
+def test_a_column_that_places_samples_is_no_metric(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, said = detected(capsys, str(written(tmp_path / "run.csv", rows_of())), "--metric", name)
+    assert code == 1
+    assert f'"{name}" says where a sample belongs' in said
+
+
+def test_metrics_may_have_any_other_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["m", "d", "[red]", "<b>", "value", "len"]
+    rows = [row | dict.fromkeys(names, row["gpu_power_draw"]) for row in rows_of()]
+    options = [option for name in names for option in ("--metric", name)]
+    _, found, _ = detected(capsys, str(written(tmp_path / "run.csv", rows)), *options)
+    assert set(names) < set(found["coverage"]["metrics_used"])
+
+
+def test_a_restarted_count_is_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sums: dict[str, float] = dict.fromkeys((f"gpu-{m:02d}" for m in range(5)), 8.1e12)
+    rows = []
+    for row in rows_of():
+        at_restart = row["machine"] == "gpu-02" and int(row["timestamp"]) == START + 100
+        sums[row["machine"]] = 0.0 if at_restart else sums[row["machine"]] + 1e6 * float(row["gpu_power_draw"])
+        rows.append(
+            {"timestamp": row["timestamp"], "machine": row["machine"], "received": f"{sums[row['machine']]:.0f}"}
+        )
+    _, found, _ = detected(capsys, str(written(tmp_path / "run.csv", rows)), "--metric", "received=bytes")
+    assert (found["status"], found["verdicts"]) == ("none", [])
+    assert any("received: it only rises" in warning for warning in found["warnings"])
+    assert any("started again from zero on gpu-02" in warning for warning in found["warnings"])
+
+
+def test_a_burst_that_is_over_does_not_convict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All save a checkpoint; the writer takes two minutes more and writes much, but not for as long as a fault must."""
+    rng = np.random.default_rng(4)
+    rows = [
+        {
+            "timestamp": START + 60 * minute,
+            "machine": f"gpu-{m:02d}",
+            "written": 1900.0 if m == 0 and 8 <= minute < 12 else 240.0 if 8 <= minute < 10 else 8 + 8 * rng.random(),
+        }
+        for minute in range(24)
+        for m in range(4)
+    ]
+    _, found, _ = detected(capsys, str(written(tmp_path / "run.csv", rows)), "--metric", "written=MB/s")
+    assert (found["status"], found["verdicts"]) == ("none", [])
+    lasting = [
+        row | {"written": 1900.0} if row["machine"] == "gpu-00" and row["written"] < 100 else row for row in rows
+    ]
+    _, found, _ = detected(capsys, str(written(tmp_path / "run.csv", lasting)), "--metric", "written=MB/s")
+    assert found["verdicts"][0]["machine"] == "gpu-00"
+
+
+def test_a_column_to_rename_that_is_not_there_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, found, _ = detected(capsys, str(written(tmp_path / "run.csv", rows_of())), "--column", "powr=cpu_usage")
+    assert any("columns to rename that are not there: powr" in warning for warning in found["warnings"])
+
+
+def test_rows_without_a_device_beside_devices_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [row | {"device": "gpu0" if i % 4 else ""} for i, row in enumerate(rows_of())]
+    _, found, _ = detected(capsys, str(written(tmp_path / "run.csv", rows)))
+    assert any("have series of devices and one without a device" in warning for warning in found["warnings"])
+
+
+def test_a_recording_and_a_store_at_once_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path / "run.csv", rows_of())
+    code, _, said = detected(capsys, str(file), "--prometheus", "http://user:hidden@127.0.0.1:9")
+    assert code == 1
+    assert "both given" in said
+    assert "hidden" not in said
+
+
+def test_a_header_of_many_columns_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    more = [f"column_{i}" for i in range(15_000)]
+    file = tmp_path / "run.csv"
+    rows = [f"{row['timestamp']},{row['machine']},{row['gpu_power_draw']}{',' * len(more)}" for row in rows_of(3, 9)]
+    file.write_text("\n".join([",".join(["timestamp", "machine", "gpu_power_draw", *more]), *rows]))
+    _, found, _ = detected(capsys, str(file))
+    assert found["coverage"]["metrics_used"] == ["gpu_power_draw"]
+    assert any("column_0, column_1" in warning and "14988 more" in warning for warning in found["warnings"])
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = tmp_path / "run.csv"
+    os.mkfifo(pipe)
+    code, _, said = detected(capsys, str(pipe))
+    assert code == 1
+    assert "no regular file" in said
+
+
+@pytest.mark.parametrize("redirection", [">&-", "> /dev/full"])
+def test_output_that_cannot_be_written_is_one_line(redirection: str, tmp_path: Path) -> None:
+    file = written(tmp_path / "run.csv", rows_of(3, 9))
+    command = f'"{sys.executable}" -m trainminder detect "{file}" --format json {redirection}'
+    # A shell is what closes standard output.
+    ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert ran.returncode in (1, 3)
+    assert "Traceback" not in ran.stderr
+    assert len(ran.stderr.splitlines()) <= 1
+    assert "defect" not in ran.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,9 @@ __all__ = ["main"]
 
 #: Set by the shell when it asks for completions.
 _COMPLETING = "_TRAINMINDER_COMPLETE"
+
+#: What writing standard output may end in, besides a reader that has gone.
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 #: Options of the whole program that take a value, and that people write after the command too.
 _GLOBAL_OPTIONS = ("--settings", "--set", "--log-level")
@@ -68,14 +72,22 @@ def _run(arguments: list[str]) -> int:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         raise
+    except OSError as error:
+        if error.errno in _NO_ROOM and error.filename is None:
+            raise
+        _say_defect(error)
     except Exception as error:  # noqa: BLE001 - the outermost place: whatever comes here is a defect of ours
-        if is_debugging():
-            import traceback
-
-            traceback.print_exc()
-        hint = "" if is_debugging() else ": this is a defect; --log-level debug shows the traceback to report"
-        _say(f"unexpected {type(error).__name__}: {error}{hint}")
+        _say_defect(error)
     return ExitCode.ERROR
+
+
+def _say_defect(error: Exception) -> None:
+    if is_debugging():
+        import traceback
+
+        traceback.print_exc()
+    hint = "" if is_debugging() else ": this is a defect; --log-level debug shows the traceback to report"
+    _say(f"unexpected {type(error).__name__}: {error}{hint}")
 
 
 def _invoke(arguments: list[str]) -> int:

@@ -82,3 +82,8 @@ def test_the_note_goes_to_standard_error_and_nothing_to_standard_output(capsys: 
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == ("note: 2026-03-01T10:00:00 carries no zone and was taken as UTC: 2026-03-01T10:00:00Z\n")
+
+
+def test_further_back_than_time_goes_is_refused() -> None:
+    with pytest.raises(SettingsError, match='"-99999999999999999999d" is further back than time goes'):
+        read_instant("-99999999999999999999d", NOW)

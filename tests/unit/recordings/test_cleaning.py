@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainminder.source.cleaning import KINDS, build_metric, classify_values, dropped_warnings
-from trainminder.types import MetricSpec
+from trainminder.source.cleaning import (
+    KINDS,
+    build_metric,
+    classify_values,
+    dropped_warnings,
+    is_count,
+    rates_of,
+)
+from trainminder.types import MetricSpec, RawMetric
 
 RATIO = MetricSpec("gpu_sm_activity", "ratio", 0.0, 1.0, level="device")
 PERCENT = MetricSpec("cpu_usage", "percent", 0.0, 100.0)
@@ -180,3 +187,35 @@ def test_instants_of_a_series_strictly_increase(rows: list[tuple[int, int, int, 
     for start, end in zip(raw.offsets[:-1], raw.offsets[1:], strict=True):
         assert end > start
         assert (np.diff(raw.times[start:end]) > 0).all()
+
+
+def test_a_number_whose_square_is_none_is_no_measurement() -> None:
+    assert kept([1.7e308, -1e200, 1e99], FREE) == [False, False, True]
+
+
+def counted(*series: list[float]) -> RawMetric:
+    lengths = [len(values) for values in series]
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    times = np.concatenate([10.0 * np.arange(length) for length in lengths])
+    names = tuple(f"node-{i}" for i in range(len(series)))
+    return RawMetric("bytes_total", names, (None,) * len(series), offsets, times, np.concatenate(series))
+
+
+def test_a_count_becomes_its_rate_and_nothing_is_known_across_a_restart() -> None:
+    raw = counted([100.0 * i for i in range(40)], [500, 600, 700, 10, 30, *(30 + 100.0 * i for i in range(1, 36))])
+    assert is_count(raw)
+    rates, restarted = rates_of(raw)
+    assert restarted == ["node-1"]
+    assert rates.offsets.tolist() == [0, 39, 77]
+    assert rates.times[39:43].tolist() == [10, 20, 40, 50]
+    assert rates.values[39:43].tolist() == [10, 10, 2, 10]
+    assert set(rates.values[:39]) == {10.0}
+
+
+def test_what_also_falls_or_hardly_rises_is_no_count() -> None:
+    rising = [float(i) for i in range(40)]
+    noisy = [float(i % 7) for i in range(40)]
+    steps = [float(i // 10) for i in range(40)]
+    assert not is_count(counted(rising, noisy))
+    assert not is_count(counted(steps, steps))
+    assert not is_count(counted(rising[:5], rising))

@@ -224,3 +224,24 @@ def test_resuming_goes_on_with_the_extremes_seen_before() -> None:
     (panel,) = panels(series_of("step_ms", {m: np.full(12, 5.0) for m in "abc"}), ("a", "b", "c"), 4)
     scale = normalisation(panel, spec, seen=(1.0, 9.0))
     assert (set(scale.low), set(scale.high)) == ({1.0}, {9.0})
+
+
+def test_one_stray_instant_cannot_fill_the_memory() -> None:
+    raw = series_of("power", {m: np.arange(300.0) for m in "abc"})
+    times = raw.times.copy()
+    times[-1] += 365 * 86_400
+    with pytest.raises(Unobservable, match=r"its samples span 31536300 s at one each 1 s, of which 0.00% are there"):
+        panels(dataclasses.replace(raw, times=times), ("a", "b", "c"), 8)
+
+
+def test_instants_in_the_wrong_unit_are_no_sampling() -> None:
+    raw = series_of("power", {m: np.arange(30.0) for m in "abc"}, step=1e-9, start=0.0)
+    with pytest.raises(Unobservable, match=r"1e-09 s apart, .*recording\.time_unit"):
+        sampling_of(raw)
+
+
+@pytest.mark.parametrize("level", [0.0, 5e-324, 1e17, -1e17, 1e100])
+def test_bounds_are_apart_where_a_metric_stands_still(level: float) -> None:
+    (panel,) = panels(series_of("step_ms", {m: np.full(12, level) for m in "abc"}), ("a", "b", "c"), 4)
+    scale = normalisation(panel, MetricSpec("step_ms", ""))
+    assert np.isfinite(1.0 / (scale.high - scale.low)).all()

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 from scipy.stats import norm
 
-from trainminder.score import candidate_threshold, dissimilarity, normal_score
-from trainminder.types import BoolArray, Distance, Float32Array, FloatArray, IntArray
+from trainminder.score import backed_score, candidate_threshold, dissimilarity, normal_score
+from trainminder.types import BoolArray, Distance, Float32Array, FloatArray, IntArray, Panel, Scale
 
 METRIC = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
 
@@ -135,3 +135,41 @@ def test_the_threshold_is_what_the_largest_of_n_passes_with_the_stated_chance() 
     for machines in (3, 4, 4000):
         beyond = 2 * norm.sf(candidate_threshold(machines, 1e-3))
         assert 1 - (1 - beyond) ** machines == pytest.approx(1e-3, rel=1e-2)
+
+
+def one_metric(values: FloatArray, high: float) -> tuple[Panel, Scale]:
+    """Three machines sampled each minute, of which the two newest samples of a window are compared."""
+    machines, seconds = values.shape
+    windows = seconds - 7
+    rows = np.repeat(np.arange(machines)[:, None], windows, axis=1)
+    present = np.ones(values.shape, dtype=bool)
+    names = tuple("abcdef"[:machines])
+    times = 60.0 * np.arange(seconds)
+    panel = Panel("x", "machine", names, 60.0, times, values, present, np.arange(machines), (None,) * machines, rows, 8)
+    return panel, Scale(np.zeros(windows), np.full(windows, high), np.full(windows, 0.01))
+
+
+def test_a_score_that_the_data_do_not_show_falls_in_proportion() -> None:
+    values = np.full((4, 10), 10.0)
+    # in the first window the burst is among the two samples compared, in the second one of them, then neither
+    values[0, 4:8] = 1000.0
+    panel, scale = one_metric(values, 1000.0)
+    # the denoiser puts machine 0 at the same distance throughout: 0.99 in each of two samples
+    sums = np.array([[3 * 0.99 * np.sqrt(2.0)] * 3] + [[0.99 * np.sqrt(2.0)] * 3] * 3)
+    score = np.array([[9.0] * 3] + [[1.0] * 3] * 3)
+    threshold = np.full((4, 3), 4.0)
+    backed = backed_score(score, threshold, sums, panel, scale, together(4), width=2)
+    # one of two samples is 1 / sqrt(2) of the distance, more than the half asked for; none of them is nothing
+    assert backed[0].tolist() == pytest.approx([9.0, 9.0, 0.0])
+    assert backed[1:].tolist() == score[1:].tolist()
+
+
+def test_a_difference_half_as_large_in_the_data_as_in_the_embedding_is_enough() -> None:
+    values = np.full((4, 8), 100.0)
+    values[2] += 200.0
+    panel, scale = one_metric(values, 1000.0)
+    score, threshold = np.array([[0.0], [0.0], [8.0], [0.0]]), np.full((4, 1), 4.0)
+    for embedded, expected in ((0.2, 8.0), (0.4, 8.0), (0.8, 4.0)):
+        sums = np.full((4, 1), 3 * embedded * np.sqrt(2.0))
+        backed = backed_score(score, threshold, sums, panel, scale, together(4), width=2)
+        assert backed[2, 0] == pytest.approx(expected)

@@ -165,3 +165,12 @@ def test_jitter_and_lost_scrapes_do_not_change_the_measured_interval(times: list
 def test_different_intervals_are_both_told_and_too_few_samples_tell_nothing() -> None:
     assert measured_interval(raw([0, 1, 2, 3], [0, 15, 30], [7])) == (1.0, 15.0)
     assert measured_interval(raw([0, 1], [5])) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("node_load1", "gauge"), ("node_network_receive_bytes_total", "counter"), ("a + b", "expression")],
+)
+def test_a_declared_name_that_is_a_counters_is_asked_as_a_rate(name: str, kind: str) -> None:
+    (query,) = queries_of(MetricSpec(name, "", declared=True))
+    assert query.kind == kind

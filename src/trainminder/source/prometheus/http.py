@@ -111,12 +111,12 @@ class StoreClient:
 
     def query(self, expression: str, at: float) -> MatrixAnswer:
         """An instant query: a vector comes back as series of one sample, a range selector with raw samples."""
-        return parse_matrix(self.request("query", {"query": expression, "time": _instant(at)}))
+        return self._parsed(self.request("query", {"query": expression, "time": _instant(at)}))
 
     def query_range(self, expression: str, start: float, end: float, step: float) -> MatrixAnswer:
         """A range query; ``start`` and ``end`` are both included, ``step`` in seconds."""
         form = {"query": expression, "start": _instant(start), "end": _instant(end), "step": f"{step:.12g}"}
-        return parse_matrix(self.request("query_range", form))
+        return self._parsed(self.request("query_range", form))
 
     def label_values(self, label: str, matcher: str | None, start: float, end: float) -> list[str]:
         """The values of a label among the series that a selector finds between two instants, sorted."""
@@ -126,8 +126,18 @@ class StoreClient:
 
     def get_json(self, path: str, form: Mapping[str, str]) -> Any:
         """The ``data`` of any other API call, asked with GET."""
-        answer = orjson.loads(self.request(path, form, method="GET"))
+        body = self.request(path, form, method="GET")
+        try:
+            answer = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise StoreError(f"{self.address}: the answer is not JSON ({error}): is this a Prometheus API?") from error
         return answer.get("data") if isinstance(answer, dict) else None
+
+    def _parsed(self, body: bytes) -> MatrixAnswer:
+        try:
+            return parse_matrix(body)
+        except StoreError as error:
+            raise StoreError(f"{self.address}: {error}") from error
 
     def request(self, path: str, form: Mapping[str, str], *, method: str | None = None) -> bytes:
         """The body of an API call that succeeded.

@@ -307,7 +307,10 @@ def _split(body: bytes) -> tuple[bytes, FloatArray, FloatArray, IntArray]:
         )
     if state == _ODD:
         near = body[max(0, position - 20) : position + 20].decode("utf-8", "replace")
-        raise StoreError(f"the store's answer is not a matrix of samples: byte {position} is unexpected, near {near!r}")
+        raise StoreError(
+            f"the store's answer is not a matrix of samples: byte {position} is unexpected, near {near!r}: "
+            "is this a Prometheus API?"
+        )
     for which, start, end in hard[:hards].tolist():
         (values if which % 2 else times)[which // 2] = float(body[start:end])
     offsets = np.zeros(arrays + 1, dtype=np.int64)

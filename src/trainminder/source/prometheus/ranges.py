@@ -144,7 +144,9 @@ class RangeReader:
             if not _is_limit(error):
                 raise
             # Each try at a store that is merely slow costs the full timeout.
-            if grid.points <= FEWEST_POINTS or (error.status == TIMED_OUT and depth >= 2):
+            if error.status == TIMED_OUT and (grid.points <= FEWEST_POINTS or depth >= 2):
+                raise
+            if grid.points <= FEWEST_POINTS:
                 raise StoreError(
                     f"{metric}: the store refuses even {grid.points} points at a step of {step:g} s: {error.text}: "
                     f"set store.interval_seconds to {2 * step:g} or more, or ask for fewer machines"
