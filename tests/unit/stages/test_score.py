@@ -144,7 +144,7 @@ def one_metric(values: FloatArray, high: float) -> tuple[Panel, Scale]:
     rows = np.repeat(np.arange(machines)[:, None], windows, axis=1)
     present = np.ones(values.shape, dtype=bool)
     names = tuple("abcdef"[:machines])
-    times = 60.0 * np.arange(seconds)
+    times = 60.0 * np.arange(seconds, dtype=np.float64)
     panel = Panel("x", "machine", names, 60.0, times, values, present, np.arange(machines), (None,) * machines, rows, 8)
     return panel, Scale(np.zeros(windows), np.full(windows, high), np.full(windows, 0.01))
 
