@@ -93,7 +93,7 @@ def check(path: Path) -> None:
         assert not any(math.isinf(score) for score in scores.ravel().tolist())
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=200) | st.text(max_size=200).map(str.encode) | tables.map(lambda t: as_csv(t)))
 def test_any_file_gives_a_result_or_an_error_of_ours(content: bytes, tmp_path: Path) -> None:
     for name in ("run.csv", "run.parquet", "run.csv.gz"):
@@ -102,7 +102,7 @@ def test_any_file_gives_a_result_or_an_error_of_ours(content: bytes, tmp_path: P
         check(path)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=near_tasks())
 def test_what_is_nearly_a_recording_gives_a_finite_result_or_an_error_of_ours(
     table: list[list[str]], tmp_path: Path

@@ -218,7 +218,7 @@ def test_a_restarted_count_is_no_fault(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_burst_that_is_over_does_not_convict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All save a checkpoint; the writer takes two minutes more and writes much, but not for as long as a fault must."""
     rng = np.random.default_rng(4)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "timestamp": START + 60 * minute,
             "machine": f"gpu-{m:02d}",

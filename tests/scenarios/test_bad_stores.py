@@ -188,3 +188,13 @@ def test_a_range_that_ends_before_it_begins_asks_nothing(
     assert main(["record", "--prometheus", stand_in.url, *options, "-o", str(tmp_path / "run.csv")]) == 1
     assert "is empty: give a later end" in capsys.readouterr().err
     assert stand_in.asked == []
+
+
+@pytest.mark.parametrize(("name", "words"), [("run.doc", "no known format"), ("none/run.csv", "is no folder")])
+def test_a_recording_that_cannot_be_written_asks_nothing(
+    name: str, words: str, stand_in: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--prometheus", stand_in.url, "--task", "llm-7", "--from", "-1h", "-o", str(tmp_path / name)]
+    assert main(["record", *options]) == 1
+    assert words in capsys.readouterr().err
+    assert stand_in.asked == []

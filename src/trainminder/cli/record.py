@@ -43,6 +43,10 @@ def record(
     """
     settings = settings_from(ctx, store_flags(prometheus, bearer_token_file, header, ca_file, machine_label))
     catalogue = catalogue_of(settings, metric)
+    from trainminder.source.recordings.tables import check_writable
+
+    # Before hours of data are asked for.
+    check_writable(output)
     raw = fetch_live(task, parse_instant(start), parse_instant(end), settings, catalogue)
     from trainminder.source.recordings import write_recording
 

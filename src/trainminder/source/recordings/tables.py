@@ -16,7 +16,7 @@ import polars as pl
 
 from trainminder.errors import RecordingError
 
-__all__ = ["Table", "list_files", "open_table", "stem_of", "write_table"]
+__all__ = ["Table", "check_writable", "list_files", "open_table", "stem_of", "write_table"]
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
@@ -141,15 +141,26 @@ def _open_csv(path: Path, content: bytes) -> Table:
     return Table(path, columns, content, separator)
 
 
+def check_writable(path: Path) -> None:
+    """Whether a recording may be written there, as far as that shows before there is one.
+
+    Raises:
+        RecordingError: another ending, or no such folder.
+    """
+    if not path.name.lower().endswith((*PARQUET_SUFFIXES, ".csv", ".csv.gz")):
+        raise RecordingError(f"{path} ends in no known format: use .parquet, .csv or .csv.gz")
+    if not path.parent.is_dir():
+        raise RecordingError(f"{path} cannot be written: {path.parent} is no folder: choose a folder that exists")
+
+
 def write_table(frame: pl.DataFrame, path: Path) -> None:
     """Write Parquet or CSV, by the file's ending, in one stroke: a reader sees the old file or the whole new one.
 
     Raises:
         RecordingError: another ending, or the file cannot be written.
     """
+    check_writable(path)
     name = path.name.lower()
-    if not name.endswith((*PARQUET_SUFFIXES, ".csv", ".csv.gz")):
-        raise RecordingError(f"{path} ends in no known format: use .parquet, .csv or .csv.gz")
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         if name.endswith(PARQUET_SUFFIXES):
