@@ -7,8 +7,8 @@ of threads. Distances are float32 (embeddings are), their sums float64 once per 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from trainminder.compiled import compiled
 from trainminder.types import BoolArray, Float32Array, FloatArray, IntArray
 
 __all__ = ["KINDS", "distance_sums"]
@@ -22,7 +22,7 @@ FAST = {"reassoc", "contract", "nsz", "arcp"}
 BLOCK = 64
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _two_by_euclidean8(points, i, n, partial):  # type: ignore[no-untyped-def]
     """The paper's width, unrolled, for machines ``i`` and ``i + 1`` against those behind them.
 
@@ -53,7 +53,7 @@ def _two_by_euclidean8(points, i, n, partial):  # type: ignore[no-untyped-def]
     return of_a + between, of_b + between
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _general(points, i, kind, row):  # type: ignore[no-untyped-def]
     """Any width and distance."""
     n = i + 1 + len(row)
@@ -75,7 +75,7 @@ def _general(points, i, kind, row):  # type: ignore[no-untyped-def]
             row[j] = np.sqrt(row[j])
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _add(row, partial):  # type: ignore[no-untyped-def]
     """Add the distances to the others' sums and return their own sum."""
     own = np.float32(0.0)
@@ -85,7 +85,7 @@ def _add(row, partial):  # type: ignore[no-untyped-def]
     return own
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _sums(embeddings, judged, members, kind, first, last, out):  # type: ignore[no-untyped-def]
     width = embeddings.shape[2]
     points = np.empty((width, len(members)), dtype=np.float32)

@@ -244,7 +244,7 @@ def test_shipped_models_keep_levels_apart_even_outside_the_normalised_range(metr
 
 
 @pytest.mark.parametrize("metric", SHIPPED)
-def test_shipped_models_render_slow_signals_within_the_papers_error(metric: str) -> None:
+def test_shipped_models_render_signals_that_turn_within_minutes_within_the_papers_error(metric: str) -> None:
     model = load_model(None, metric, SAMPLES)
     seconds = np.arange(600)
     slow = np.stack([0.5 + 0.4 * np.sin(2 * np.pi * (seconds / period + 0.1)) for period in (90, 120, 200, 400)])

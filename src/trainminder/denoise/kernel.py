@@ -22,8 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from trainminder.compiled import compiled
 from trainminder.types import Float32Array, FloatArray, IntArray
 
 __all__ = ["LANES", "PackedWeights", "embed_windows", "pack_weights"]
@@ -56,21 +56,7 @@ _HALF = np.float32(0.5)
 _ZERO = np.float32(0.0)
 
 
-def _can_cache() -> bool:
-    """numba refuses a cached function where it can write neither beside the package nor under the user's home.
-
-    A container with a read-only file system and no home is such a place: there it compiles at each start.
-    """
-    try:
-        njit(cache=True)(_can_cache)
-    except RuntimeError:
-        return False
-    return True
-
-
 _COMPILE: dict[str, Any] = {
-    "nogil": True,
-    "cache": _can_cache(),
     "error_model": "numpy",
     # Fused multiply-add is the only liberty taken: the order of operations stays, and NaN stays NaN.
     "fastmath": {"contract"},
@@ -224,7 +210,7 @@ def embed_windows(
     return embedding
 
 
-@njit(**_INNER)
+@compiled(**_INNER)
 def _tanh_fraction(x: Any) -> Any:
     """Numerator and denominator of tanh; NaN passes through the clamp."""
     x = _CLAMP if x > _CLAMP else x
@@ -236,7 +222,7 @@ def _tanh_fraction(x: Any) -> Any:
 
 
 # Whole-array assignment would compile numba's string formatting (for its error message): seconds of it.
-@njit(**_INNER)
+@compiled(**_INNER)
 def _clear(hidden: Any, cell: Any) -> None:
     for parity in range(2):
         for layer in range(len(cell)):
@@ -248,14 +234,14 @@ def _clear(hidden: Any, cell: Any) -> None:
                 cell[layer, unit, lane] = _ZERO
 
 
-@njit(**_INNER)
+@compiled(**_INNER)
 def _copy(gates: Any, constant: Any) -> None:
     for unit in range(len(gates)):
         for value in range(gates.shape[1]):
             gates[unit, value] = constant[unit, value]
 
 
-@njit(**_INNER)
+@compiled(**_INNER)
 def _bias_gates(gates: Any, bias: Any, layer: Any) -> None:
     for unit in range(len(gates)):
         for gate in range(4):
@@ -264,7 +250,7 @@ def _bias_gates(gates: Any, bias: Any, layer: Any) -> None:
                 gates[unit, np.uint64(gate) * _LANES + lane] = start
 
 
-@njit(**_INNER)
+@compiled(**_INNER)
 def _sample_gates(gates: Any, sample: Any, step: Any, weight: Any, bias: Any) -> None:
     for unit in range(len(gates)):
         for gate in range(4):
@@ -273,7 +259,7 @@ def _sample_gates(gates: Any, sample: Any, step: Any, weight: Any, bias: Any) ->
                 gates[unit, np.uint64(gate) * _LANES + lane] = start + factor * sample[step, lane]
 
 
-@njit(**_INNER)
+@compiled(**_INNER)
 def _tile(weight: Any, row: Any, unit: Any, tile: Any) -> Any:
     """One tile as a tuple, which stays in registers."""
     return (
@@ -296,7 +282,7 @@ def _tile(weight: Any, row: Any, unit: Any, tile: Any) -> Any:
     )
 
 
-@njit(**_INNER)
+@compiled(**_INNER)
 def _add_tiles(gates: Any, hidden: Any, parity: Any, layer: Any, weight: Any, row: Any, tiles: int) -> None:
     """Add the parts of ``hidden[parity, layer]`` to all gates, four units of input (a tile) at a time."""
     for unit in range(len(gates)):
@@ -314,7 +300,7 @@ def _add_tiles(gates: Any, hidden: Any, parity: Any, layer: Any, weight: Any, ro
                 gates[unit, _THREE * _LANES + lane] += w[12] * x0 + w[13] * x1 + w[14] * x2 + w[15] * x3
 
 
-@njit(**_INNER)
+@compiled(**_INNER)
 def _advance(gates: Any, hidden: Any, cell: Any, parity: Any, layer: Any, weight: Any) -> None:
     """Add the last recurrent tile to the gates, then one step of one layer: the heart of the kernel.
 
@@ -344,7 +330,7 @@ def _advance(gates: Any, hidden: Any, cell: Any, parity: Any, layer: Any, weight
             hidden[_ONE_ROW - parity, layer, output + lane] = _HALF * (do + no) * nc / (do * dc)
 
 
-@njit(**_INNER)
+@compiled(**_INNER)
 def _begin(gates: Any, hidden: Any, cell: Any) -> None:
     """Set the first layer's state from the cell gates: the state itself, and its tanh as output."""
     for unit in range(len(gates)):
@@ -356,7 +342,7 @@ def _begin(gates: Any, hidden: Any, cell: Any) -> None:
             hidden[0, 0, first + lane] = numerator / denominator
 
 
-@njit(**_INNER)
+@compiled(**_INNER)
 def _advance_above(gates: Any, hidden: Any, cell: Any, parity: Any, inputs: Any, recurrent: Any, bias: Any) -> None:
     """One step of the layers above the first, each fed the new state of the one below."""
     tiles = recurrent.shape[2]
@@ -367,7 +353,7 @@ def _advance_above(gates: Any, hidden: Any, cell: Any, parity: Any, inputs: Any,
         _advance(gates, hidden, cell, parity, layer, recurrent)
 
 
-@njit(**_COMPILE)
+@compiled(**_COMPILE)
 def _embed_blocks(
     values: Any,
     rows: Any,
@@ -433,7 +419,7 @@ def _embed_blocks(
                 embedding[first + lane, step] = np.nan if unseen[lane] else sample[step, lane]
 
 
-@njit(**_INNER)
+@compiled(**_INNER)
 def _load(values: Any, rows: Any, low: Any, scale: Any, first: int, sample: Any, mean: Any, unseen: Any) -> None:
     """Normalise a block's windows and centre each on its mean; lanes without a window hold zeros."""
     samples = len(sample)
@@ -459,7 +445,7 @@ def _load(values: Any, rows: Any, low: Any, scale: Any, first: int, sample: Any,
             machine += 1
 
 
-@njit(**_INNER)
+@compiled(**_INNER)
 def _render(rendered: Any, step: int, hidden: Any, parity: Any, weight: Any, bias: Any, mean: Any) -> None:
     top = np.uint64(hidden.shape[1] - 1)
     for lane in range(_LANES):

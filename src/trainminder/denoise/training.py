@@ -6,10 +6,11 @@ weighted KL divergence of the latent from a standard normal (the negative eviden
 Where we depart from the paper (its text leaves the wiring open):
 
 * The window's mean is taken off before the encoder and put back after the decoder. A plain LSTM-VAE of the
-  paper's size squeezes levels through saturating units: on our general mixture two levels 0.05 apart came out
-  0.042 to 0.053 apart inside [0, 1] and 0.027 just outside, and the error was twice as large; carried around the
-  model they stay exactly as far apart, anywhere, and all of its capacity renders the shape.
-* The decoder's first cell state is linear in z too (its first output the tanh of it), not zero: a third less error.
+  paper's size squeezes levels through saturating units: equal steps come out unequal within [0, 1] and far too
+  small outside it. Carried around the model, two levels stay exactly as far apart as they are, anywhere, and all
+  of the model's capacity renders the shape.
+* The decoder's first cell state is linear in z too (its first output the tanh of it), not zero: with a hidden
+  size of 4 it renders noticeably more at the same length of training.
 """
 
 from __future__ import annotations

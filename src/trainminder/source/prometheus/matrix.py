@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import orjson
 
+from trainminder.compiled import compiled
 from trainminder.errors import StoreError
 from trainminder.types import FloatArray, IntArray
 
@@ -41,13 +41,6 @@ class MatrixAnswer:
     infos: tuple[str, ...] = ()
 
 
-def _compiled(function: F) -> F:
-    try:
-        return cast(F, numba.njit(nogil=True, cache=True)(function))
-    except RuntimeError:  # no writable place for the cache (read-only container): compile in each process
-        return cast(F, numba.njit(nogil=True)(function))
-
-
 # Powers of ten that a double holds exactly.
 _EXACT_POWERS = np.array([float(10**k) for k in range(23)])
 _SPLIT = 134217729.0  # 2**27 + 1: splits a double in two halves whose products are exact
@@ -59,7 +52,7 @@ _OK, _CUT, _ODD = 0, 1, 2
 _DONE, _HARD, _BAD = 0, 1, 2
 
 
-@_compiled
+@compiled()
 def _times_power(mantissa: np.uint64, exponent: int) -> tuple[float, bool]:
     """``mantissa * 10**exponent`` rounded to nearest, |exponent| <= 22; False where rounding is a close call."""
     power = _EXACT_POWERS[abs(exponent)]
@@ -85,7 +78,7 @@ def _times_power(mantissa: np.uint64, exponent: int) -> tuple[float, bool]:
     return result, distance < 0.2499 * ulp or 0.2501 * ulp < distance < 0.4999 * ulp
 
 
-@_compiled
+@compiled()
 def _product_error(a: float, b: float, product: float) -> float:
     """What rounding took from ``a * b``."""
     t = _SPLIT * a
@@ -97,7 +90,7 @@ def _product_error(a: float, b: float, product: float) -> float:
     return ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
-@_compiled
+@compiled()
 def _number(body: Bytes, at: int) -> tuple[int, float, int]:
     """One number at ``at``, as JSON or Go print it: (state, value, index after it)."""
     n = len(body)
@@ -154,14 +147,14 @@ def _number(body: Bytes, at: int) -> tuple[int, float, int]:
     return (_DONE if sure else _HARD), sign * value, at
 
 
-@_compiled
+@compiled()
 def _space(body: Bytes, at: int) -> int:
     while at < len(body) and (body[at] == 32 or body[at] == 10 or body[at] == 13 or body[at] == 9):
         at += 1
     return at
 
 
-@_compiled
+@compiled()
 def _pair(
     body: Bytes, at: int, index: int, times: FloatArray, values: FloatArray, hard: IntArray, hards: int
 ) -> tuple[int, int, int]:
@@ -198,7 +191,7 @@ def _pair(
     return _OK, at, hards
 
 
-@_compiled
+@compiled()
 def _scan(
     body: Bytes, skeleton: Bytes, times: FloatArray, values: FloatArray, ends: IntArray, hard: IntArray
 ) -> tuple[int, int, int, int, int, int]:
