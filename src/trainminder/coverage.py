@@ -43,6 +43,8 @@ class Sight:
     unusable: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     last_seen: dict[str, float] = field(default_factory=dict)
+    lacking: dict[str, list[str]] = field(default_factory=dict)
+    """metric -> machines without data of it."""
     cells: int = 0
     cells_present: int = 0
     span_seconds: float = 0.0
@@ -104,7 +106,7 @@ class Sight:
                 f"{name} is not judged: it is {observed[0]:g} on every machine throughout, which says nothing"
             )
         if silent:
-            self.warnings.append(f"{name}: no data from {some_names(silent)}; the others are compared without them")
+            self.lacking[name] = silent
         self.used.append(name)
         span = float(panel.times[-1] - panel.times[0])
         self.span_seconds = max(self.span_seconds, span)
@@ -124,8 +126,10 @@ class Sight:
             reasons = "; ".join(self.unusable[:5]) or "none of the wanted metrics has data"
             raise Unobservable(f"no usable metric: {reasons}")
         if not is_resumed and self.spare_seconds < 0:
+            behind = raw.to_at - max(self.last_seen.values())
+            ended = f" and end {behind:.0f} s before the range asked for" if behind > SILENT_SECONDS else ""
             raise Unobservable(
-                f"the data span {self.span_seconds:.0f} s, and a verdict takes at least "
+                f"the data span {self.span_seconds:.0f} s{ended}, and a verdict takes at least "
                 f"{self.span_seconds - self.spare_seconds:.0f} s at {self.step_seconds:g} s sampling with "
                 f"detect.continuity_seconds {settings.continuity_seconds:g}: ask for a longer range (--minutes)"
             )
@@ -162,11 +166,20 @@ class Sight:
             metrics_absent=raw.metrics_absent,
         )
 
-    def note_silent(self, machines: Sequence[str]) -> None:
-        """Warn of members that gave nothing, and of those that fell silent."""
+    def note_silent(self, raw: RawTask) -> None:
+        """Warn of members that gave nothing, of those that fell silent, and of data that end before the range does."""
         if not self.last_seen:
             return
-        silent = [machine for machine in machines if machine not in self.last_seen]
+        behind = raw.to_at - max(self.last_seen.values())
+        if behind > SILENT_SECONDS:
+            self.warnings.append(
+                f"no sample of any machine in the last {behind:.0f} s of the range: nothing is known of them; "
+                "see whether the store still collects"
+            )
+        for name, machines in self.lacking.items():
+            if partly := [machine for machine in machines if machine in self.last_seen]:
+                self.warnings.append(f"{name}: no data from {some_names(partly)}; the others are compared without them")
+        silent = [machine for machine in raw.machines if machine not in self.last_seen]
         if silent:
             self.warnings.append(f"no data at all from {some_names(silent)}: unknown, not healthy")
         usual = float(np.median(list(self.last_seen.values())))

@@ -16,12 +16,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trainminder.align import window_means
-from trainminder.types import Continuity, Evidence, FloatArray, IntArray, MetricTrace, Verdict, WindowScores
+from trainminder.types import Continuity, Evidence, FloatArray, IntArray, MetricTrace, Panel, Verdict, WindowScores
 from trainminder.wording import machine_and_device
 
 __all__ = ["Confirmed", "candidates", "follow", "unite", "verdict_of"]
 
 NONE, UNJUDGED = -1, -2
+#: Share of the windows in which one device must be the odd one to be named.
+DEVICE_SHARE = 2.0 / 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def verdict_of(confirmed: Confirmed, trace: MetricTrace) -> Verdict:
     means = window_means(panel.values, panel.window_samples)
     rows = panel.rows[machine, run]
     seen = rows >= 0
-    device = panel.row_device[int(np.bincount(rows[seen]).argmax())] if panel.view == "device" else None
+    device = _device(panel, rows[seen]) if panel.view == "device" else None
     value = float(means[rows[seen], np.arange(run.start, run.stop)[seen]].mean())
     peers = _peers_median(trace, means, machine, run)
     where = machine_and_device(confirmed.machine, device)
@@ -150,6 +152,13 @@ def verdict_of(confirmed: Confirmed, trace: MetricTrace) -> Verdict:
         text=text,
     )
     return Verdict(confirmed.machine, device, spec.name, confirmed.onset, confirmed.confirmed, score, None, (evidence,))
+
+
+def _device(panel: Panel, rows: IntArray) -> str | None:
+    """The device that deviated most in most windows; None where several took turns: then it is the machine."""
+    counts = np.bincount(rows)
+    most = int(counts.argmax())
+    return panel.row_device[most] if counts[most] >= DEVICE_SHARE * len(rows) else None
 
 
 def _peers_median(trace: MetricTrace, means: FloatArray, machine: int, run: slice) -> float:

@@ -178,7 +178,7 @@ def run_pass(
             denoiser = denoiser_for(name)
             judged = [judge.judge(panel, spec, denoiser) for panel in views]
             traces += judged if keep_traces else []
-        sight.note_silent(raw.machines)
+        sight.note_silent(raw)
         _check_comparable(raw, settings, group_of)
         verdicts, others = unite(judge.found)
         verdicts = state.verdicts or verdicts

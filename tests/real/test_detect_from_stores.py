@@ -146,3 +146,20 @@ def test_any_series_of_a_store_can_be_admitted_as_a_metric(
         *("--metric", "my_own_clock=MHz"),
     )
     assert (found["verdicts"][0]["machine"], found["verdicts"][0]["metric"]) == ("machine-0005", "my_own_clock")
+
+
+def test_data_that_end_before_the_range_are_said(
+    prometheus_with: Build, series_of: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = prometheus_with(series_of(simulated(), NAMES)).url
+    found = verdict_of(capsys, "--prometheus", url, "--task", "llm-7", "--at", str(START + 720), "--minutes", "12")
+    assert any("no sample of any machine in the last 1" in warning for warning in found["warnings"])
+
+
+def test_an_admitted_metric_that_the_store_lacks_is_an_error(
+    prometheus_with: Build, series_of: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = prometheus_with(series_of(simulated(), NAMES)).url
+    source = ["--prometheus", url, "--task", "llm-7", "--at", str(START + 539), "--minutes", "9"]
+    assert main(["detect", *source, "--metric", "step_time=s"]) == 1
+    assert "no series of task llm-7 for the metric step_time" in capsys.readouterr().err

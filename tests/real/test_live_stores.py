@@ -123,7 +123,7 @@ def test_a_static_list_of_machines_finds_them_by_label_alone(prometheus_with: Bu
     assert raw.machines == ("gpu-01", "gpu-04", "gpu-99")
     assert {machine for metric in raw.metrics for machine in metric.machines} == {"gpu-01", "gpu-04"}
     assert [text for text in raw.warnings if "no series at all" in text] == [
-        "1 of 3 machines have no series at all: gpu-99"
+        "members that have no series at all: gpu-99"
     ]
 
 

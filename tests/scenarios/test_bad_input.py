@@ -281,3 +281,17 @@ def test_output_that_cannot_be_written_is_one_line(redirection: str, tmp_path: P
     assert "Traceback" not in ran.stderr
     assert len(ran.stderr.splitlines()) <= 1
     assert "defect" not in ran.stderr
+
+
+def test_the_members_that_the_settings_state_hold_for_a_recording_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path / "run.csv", set_cells("20", every=1)(rows_of()))
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("tasks: [{name: run, machines: [gpu-00, gpu-01, gpu-02, gpu-99]}]")
+    code, found, _ = detected(capsys, str(file))
+    assert found["verdicts"][0]["machine"] == "gpu-03"
+    code, found, _ = detected(capsys, str(file), "--settings", str(settings))
+    assert (code, found["status"], found["machines"]) == (0, "none", 4)
+    assert any("left out: gpu-03" in warning for warning in found["warnings"])
+    assert any("no data at all from gpu-99" in warning for warning in found["warnings"])

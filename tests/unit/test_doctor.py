@@ -89,7 +89,8 @@ def test_the_verdict_line_counts_metrics_machines_and_seconds() -> None:
     diagnosis = examined(dataclasses.replace(raw, metrics_absent=("gpu_temperature",)))
     assert diagnosis.sentence == (
         "doctor: simulated can be judged: 1 of 2 metrics on 8 of 8 machines every 15 s; "
-        "a fault is confirmed after at least 285 s (continuity 240 s + a window)"
+        "a fault is confirmed after at least 285 s of standing out "
+        "(continuity 240 s, and as long as a window looks back)"
     )
 
 

@@ -58,3 +58,31 @@ def test_many_tasks_are_checked_in_a_moment() -> None:
     assert len(load_settings(None, environment={}, flags={"tasks": names}).tasks) == 20_000
     with pytest.raises(SettingsError, match="'task-7' is given twice"):
         load_settings(None, environment={}, flags={"tasks": [*names, {"name": "task-7"}]})
+
+
+def test_every_problem_is_told_at_once_in_words_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(
+        """
+store: {url: "localhost:9090", timeout_seconds: ten}
+tasks:
+- {name: a, machines: [x, x]}
+- {name: b, machines: x}
+"""
+    )
+    with pytest.raises(SettingsError) as caught:
+        load_settings(path, {})
+    assert caught.value.problems == (
+        "store.url: write it with http:// or https://, such as http://prometheus:9090 (it is 'localhost:9090')",
+        "store.timeout_seconds: a number is wanted (it is 'ten')",
+        "tasks.0.machines: 'x' is given twice: a machine is a member once",
+        "tasks.1.machines: a list is wanted, such as [a, b] (it is 'x')",
+    )
+
+
+def test_the_password_in_an_address_is_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text("store: {url: 'user:secret@prometheus:9090'}")
+    with pytest.raises(SettingsError) as caught:
+        load_settings(path, {})
+    assert "secret" not in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +34,7 @@ from trainminder.cli.options import (
     settings_from,
     store_flags,
 )
-from trainminder.cli.output import print_json
+from trainminder.cli.output import PIPE_WIDTH, print_json
 
 if TYPE_CHECKING:
     from trainminder.denoise import DenoisingModel
@@ -81,6 +82,8 @@ def detect(
     began = time.perf_counter()
     result = judge(fetched.raw, settings.detect, keep_traces=report is not None)
     judged = time.perf_counter() - began
+    if fetched.raw.note is not None:
+        typer.echo(f"note: {fetched.raw.note}", err=True)
     if fetched.is_live:
         typer.echo(f"fetched in {fetched.seconds:.2f} s, judged in {judged:.2f} s", err=True)
     show(result, form, report)
@@ -115,7 +118,8 @@ def show(result: PassResult, form: str, report: Path | None) -> None:
 
     from trainminder.report.text import print_result
 
-    print_result(result, Console())
+    # Wide enough that no cell folds where a program reads it.
+    print_result(result, Console(width=None if sys.stdout.isatty() else PIPE_WIDTH))
 
 
 def exit_code(result: PassResult, fail_on_faulty: bool) -> ExitCode:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainminder.cli.instants import parse_instant
-from trainminder.errors import SettingsError
+from trainminder.errors import RecordingError, SettingsError, StoreError
+from trainminder.wording import some_names
 
 if TYPE_CHECKING:
     from trainminder.catalogue import Catalogue
@@ -69,12 +70,19 @@ def fetch(wanted: Wanted, settings: Settings, catalogue: Catalogue) -> Fetched:
         minutes = wanted.minutes if wanted.minutes is not None else settings.detect.minutes
         raw = fetch_live(wanted.task, to_at - minutes * 60.0, to_at, settings, catalogue)
         return Fetched(raw, time.perf_counter() - began, is_live=True)
+    if not wanted.recording.exists():
+        # Said before anything heavy is loaded.
+        raise RecordingError(f"{wanted.recording} does not exist: give a Parquet or CSV file, or a folder of them")
+    from trainminder.source.cutting import with_members
     from trainminder.source.recordings import read_recording
 
     began = time.perf_counter()
     raw = read_recording(
         wanted.recording, catalogue, settings.recording, task=wanted.task, metrics=settings.detect.metrics
     )
+    for stated in settings.tasks:
+        if stated.name == raw.task:
+            raw = with_members(raw, stated.machines, stated.groups)
     return Fetched(_cut(raw, wanted), time.perf_counter() - began, is_live=False)
 
 
@@ -109,9 +117,13 @@ def fetch_live(task: str | None, from_at: float, to_at: float, settings: Setting
         raw = source.fetch_raw(found, from_at, to_at)
     finally:
         client.close()
-    if found.note is None:
-        return raw
-    return dataclasses.replace(raw, warnings=(found.note, *raw.warnings), note=found.note)
+    unfound = [name for name in raw.metrics_absent if catalogue[name].declared]
+    if unfound:
+        raise StoreError(
+            f"{client.address}: no series of task {task} for the metric {some_names(unfound)}: it is asked as the "
+            f"name of a series or an expression; give its query under metrics.{unfound[0]}.queries in the settings"
+        )
+    return dataclasses.replace(raw, note=found.note)
 
 
 def _cut(raw: RawTask, wanted: Wanted) -> RawTask:

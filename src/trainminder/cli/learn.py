@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,7 +29,7 @@ from trainminder.cli.options import (
 )
 from trainminder.cli.output import print_json, print_table
 from trainminder.cli.progress import progress
-from trainminder.errors import RecordingError, SettingsError
+from trainminder.errors import MissingExtra, RecordingError, SettingsError
 
 if TYPE_CHECKING:
     from trainminder.catalogue import Catalogue
@@ -68,6 +69,9 @@ def train(
     Example: trainminder train week/*.parquet -o models
     """
     check_one_source(recordings, prometheus)
+    if importlib.util.find_spec("torch") is None:
+        # Said before any data are read.
+        raise MissingExtra("training", "train")
     settings = settings_from(
         ctx,
         store_flags(prometheus, bearer_token_file, header, ca_file, machine_label)

@@ -9,10 +9,10 @@ from typing import Any
 
 import typer
 
-__all__ = ["markdown_table", "print_json", "print_table"]
+__all__ = ["PIPE_WIDTH", "markdown_table", "print_json", "print_table"]
 
 #: Columns of a table that goes to a file or a pipe: wide enough that nothing folds, so that grep finds it.
-_PIPE_WIDTH = 10_000
+PIPE_WIDTH = 10_000
 
 
 def print_json(value: Any) -> None:
@@ -37,7 +37,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         # Text, not markup: "[gpu]" in a cell is no style.
         table.add_row(*(Text(cell) for cell in row))
-    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False).print(table)
+    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False).print(table)
 
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -126,7 +126,8 @@ class Diagnosis:
         return (
             f"doctor: {self.task} can be judged: {len(judged)} of {len(self.metrics)} metrics on {self.machines_seen} "
             f"of {len(self.machines)} machines every {every}; a fault is confirmed after at least "
-            f"{self.confirmed_after_seconds:g} s (continuity {self.continuity_seconds:g} s + a window)"
+            f"{self.confirmed_after_seconds:g} s of standing out "
+            f"(continuity {self.continuity_seconds:g} s, and as long as a window looks back)"
         )
 
     def as_json(self) -> dict[str, Any]:

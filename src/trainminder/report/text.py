@@ -15,6 +15,7 @@ __all__ = ["coverage_sentence", "print_result", "verdict_sentence"]
 
 #: Enough for every case worth acting on by hand; a longer list belongs in the table below it.
 MOST_NAMED = 3
+MOST_ABSENT = 6
 
 _STYLES = {"faulty": "bold red", "none": "green", "unknown": "bold yellow"}
 
@@ -49,12 +50,15 @@ def verdict_sentence(result: PassResult) -> str:
 def coverage_sentence(result: PassResult) -> str:
     """What could be seen, in one sentence."""
     coverage = result.coverage
-    absent = wording.some_names([wording.plain(name) for name in coverage.metrics_absent])
+    used = len(coverage.metrics_used)
+    absent = [wording.plain(name) for name in coverage.metrics_absent]
+    # Of many the number says enough here; the doctor lists them.
+    named = f": {', '.join(absent)}" if len(absent) <= MOST_ABSENT else ""
     return (
         f"{coverage.machines_seen} of {len(result.machines)} machines seen, "
         f"{wording.ratio_as_percent(coverage.samples_missing)} of samples missing, "
-        f"{len(coverage.metrics_used)} metrics used"
-        + (f", {len(coverage.metrics_absent)} absent: {absent}" if absent else ", none absent")
+        f"{used} metric{'' if used == 1 else 's'} used, "
+        + (f"{len(absent)} absent{named}" if absent else "none absent")
     )
 
 

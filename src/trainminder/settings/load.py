@@ -152,6 +152,22 @@ def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{key}"
 
 
+#: What is wanted, in a user's words rather than the library's.
+_WANTED = {
+    "tuple_type": "a list is wanted, such as [a, b]",
+    "dict_type": "a mapping is wanted, such as {name: value}",
+    "model_type": "a mapping of settings is wanted",
+    "string_type": "text is wanted",
+    "float_type": "a number is wanted",
+    "float_parsing": "a number is wanted",
+    "int_type": "a whole number is wanted",
+    "int_parsing": "a whole number is wanted",
+    "int_from_float": "a whole number is wanted",
+    "bool_type": "true or false is wanted",
+    "bool_parsing": "true or false is wanted",
+}
+
+
 def _describe(problem: Any) -> str:
     key = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
@@ -159,8 +175,8 @@ def _describe(problem: Any) -> str:
         hint = f'; did you mean "{nearest}"?' if nearest else '; see "trainminder settings explain"'
         return f"{key}: unknown setting{hint}"
     given = problem.get("input")
-    message = problem["msg"].removeprefix("Value error, ")
-    # A secret's value must not reach a log through its error.
-    secret = re.search(r"password|token|headers", key)
+    message = _WANTED.get(problem["type"], problem["msg"].removeprefix("Value error, "))
+    # A secret's value must not reach a log through its error; an address may hold one.
+    secret = re.search(r"password|token|headers", key) or (key == "store.url" and "@" in str(given))
     shown = "" if secret or isinstance(given, dict | list) or not key else f" (it is {given!r})"
     return f"{key}: {message}{shown}" if key else message

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from trainminder.types import Direction, Distance, Level, QueryKind
 
@@ -73,6 +73,13 @@ class StoreSettings(_Section):
     cluster_labels: tuple[str, ...] = ("cluster", "k8s_cluster")
     """Labels that tell clusters apart: one machine name under two values is refused as ambiguous."""
 
+    @field_validator("url")
+    @classmethod
+    def _has_a_scheme(cls, value: str | None) -> str | None:
+        if value is not None and not re.match(r"\s*https?://", value, re.IGNORECASE):
+            raise ValueError("write it with http:// or https://, such as http://prometheus:9090")
+        return value
+
 
 class MachineRewrite(_Section):
     """One rewriting of a machine name: the regular expression must match the whole name."""
@@ -115,11 +122,19 @@ class TaskSettings(_Section):
     name: str
     """Name used with --task and in every output."""
     machines: tuple[str, ...] | None = None
-    """Static list of machines. None: every machine the matcher finds."""
+    """Static list of machines, for a store and for a recording of that name. None: every machine that is found."""
     matcher: str = ""
     """PromQL label matchers of the task's series without braces, such as: cluster="a",job=~"dcgm|node"."""
     groups: dict[str, str] = {}
     """machine -> group; limits who is compared with whom."""
+
+    @field_validator("machines")
+    @classmethod
+    def _once_each(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        doubled = [machine for machine, count in Counter(value or ()).items() if count > 1]
+        if doubled:
+            raise ValueError(f"{doubled[0]!r} is given twice: a machine is a member once")
+        return value
 
 
 class QuerySettings(_Section):
@@ -247,10 +262,10 @@ class Settings(_Section):
     train: TrainSettings = TrainSettings()
     """Training."""
 
-    @model_validator(mode="after")
-    def _names_are_unique(self) -> Settings:
-        names = [task.name for task in self.tasks]
-        doubled = sorted(name for name, count in Counter(names).items() if count > 1)
+    @field_validator("tasks")
+    @classmethod
+    def _names_are_unique(cls, value: tuple[TaskSettings, ...]) -> tuple[TaskSettings, ...]:
+        doubled = sorted(name for name, count in Counter(task.name for task in value).items() if count > 1)
         if doubled:
-            raise ValueError(f"tasks: the name {doubled[0]!r} is given twice: names must be unique")
-        return self
+            raise ValueError(f"the name {doubled[0]!r} is given twice: names must be unique")
+        return value

@@ -128,7 +128,7 @@ class PrometheusSource:
         members = task.machines if task.machines is not None else tuple(seen)
         silent = sorted(set(members) - set(seen))
         if silent:
-            warnings.append(f"{len(silent)} of {len(members)} machines have no series at all: {some_names(silent)}")
+            warnings.append(f"members that have no series at all: {some_names(silent)}")
         warnings += ended_warnings(fetched, members)
         found = {raw.metric for raw in raws}
         store_warnings = dict.fromkeys(text for outcome in outcomes for text in outcome.store_warnings)
