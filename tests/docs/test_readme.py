@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from trainminder.cli.exits import ExitCode
+from trainminder.settings import load_settings
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -35,6 +36,15 @@ def test_the_commands_of_the_readme_run_in_order(
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_the_settings_of_the_readme_are_right(repository: Path, tmp_path: Path) -> None:
+    written = blocks(repository / "README.md", "yaml")
+    assert written
+    for text in written:
+        path = tmp_path / "settings.yaml"
+        path.write_text(text)
+        assert load_settings(path, {}).tasks
 
 
 def test_make_demo_is_the_first_thing_the_readme_says(repository: Path) -> None:

@@ -276,3 +276,15 @@ def test_a_quarter_of_an_hour_at_a_minute_suffices_for_a_verdict() -> None:
     machines = with_fault(wavy_machines(8, 16), "gpu-03", 7, 0.5)
     (verdict,) = judged(task_of(series_of("power", machines, step=60.0))).verdicts
     assert verdict.machine == "gpu-03"
+
+
+def test_a_machine_whose_devices_are_all_slow_is_named_without_a_device() -> None:
+    machines = {
+        f"gpu-{m:02d}/gpu{d}": values
+        for m in range(6)
+        for d, values in enumerate(wavy_machines(4, 700, seed=m, noise=0.03).values())
+    }
+    for d in range(4):
+        machines[f"gpu-04/gpu{d}"][200:] *= 0.6
+    (verdict,) = judged(task_of(series_of("power", machines))).verdicts
+    assert (verdict.machine, verdict.device) == ("gpu-04", None)
