@@ -63,8 +63,8 @@ def check(ctx: typer.Context) -> None:
     _, origin = merge_layers(invocation.settings_file, os.environ, invocation.overrides)
     counts = {layer: list(origin.values()).count(layer) for layer in ("file", "environment", "flag")}
     typer.echo(
-        f"The settings are right: {counts['file']} from {invocation.settings_file or 'no file'}, "
-        f"{counts['environment']} from the environment, {counts['flag']} from the command line."
+        f"The settings are right. Values set: {counts['file']} in {invocation.settings_file or 'no file'}, "
+        f"{counts['environment']} in the environment, {counts['flag']} on the command line."
     )
 
 

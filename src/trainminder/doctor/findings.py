@@ -159,7 +159,7 @@ def gap_findings(raw: RawTask, looks: Sequence[Look]) -> list[Finding]:
             remedy = "look at data that are complete by now, such as --at -5m"
             found.append(Finding("late_data", "problem", text, remedy, metrics, machines))
         elif where == "end":
-            text = f"{who}: no sample of {what} for the last {longest:g} s: unknown since then, not healthy"
+            text = f"{who}: no sample of {what} for the last {longest:.0f} s: unknown since then, not healthy"
             remedy = f"see whether the machine answers; if so, {to_restart(raw, metrics, who)}"
             found.append(Finding("stopped", "problem", text, remedy, metrics, machines))
         else:
@@ -173,7 +173,7 @@ def gap_findings(raw: RawTask, looks: Sequence[Look]) -> list[Finding]:
         if look.behind_seconds > max(SILENT_SECONDS, GAP_INTERVALS * (look.interval_seconds or 0.0))
     }
     if behind:
-        text = f"{some_names(tuple(behind))}: no sample of any machine for the last {max(behind.values()):g} s"
+        text = f"{some_names(tuple(behind))}: no sample of any machine for the last {max(behind.values()):.0f} s"
         remedy = f"see that {exporters_of(raw, behind)} is still scraped, or look at an earlier time with --at"
         found.append(Finding("ended", "problem", text, remedy, tuple(behind)))
     return found

@@ -66,7 +66,7 @@ def test_check_says_that_right_settings_are_right_and_how_many_were_set(run: Any
     file = written(tmp_path, "detect: {minutes: 30, method: paper}\n")
     ran = run("settings", "check", "--settings", file, "--set", "train.seed=9")
     assert (ran.code, ran.err) == (0, "")
-    assert f"2 from {file}, 0 from the environment, 1 from the command line" in ran.out
+    assert f"Values set: 2 in {file}, 0 in the environment, 1 on the command line" in ran.out
 
 
 def test_check_reports_all_problems_at_once_with_key_and_nearest_name(run: Any, tmp_path: Path) -> None:

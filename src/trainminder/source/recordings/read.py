@@ -184,7 +184,7 @@ def _check_found(found: Sequence[str], skipped: Sequence[str], wanted: Mapping[s
             hint = f'did you mean "{near[0]}"? ' if near else ""
             raise RecordingError(
                 f'{where} has no column "{name}", which was declared as a metric: {hint}take the declaration out, '
-                f"or rename a column in recording.columns; other columns: {some_names(skipped, 12) or 'none'}"
+                f"or rename a column in recording.columns; columns not known: {some_names(skipped, 12) or 'none'}"
             )
     if not found:
         raise RecordingError(
