@@ -6,7 +6,9 @@ Named methods (``METHODS``): *paper* follows Minder (NSDI '25) but for the depar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,6 +42,9 @@ __all__ = ["METHODS", "PassState", "ordered_metrics", "run_pass"]
 #: Name -> the method that runs. *default* is the best that this version has.
 METHODS = {"default": "paper", "paper": "paper"}
 
+#: Metrics judged at a time: while one waits for a single core, another's loops fill the others.
+METRICS_AT_ONCE = 2
+
 Key = tuple[str, View, str]
 
 
@@ -58,28 +63,50 @@ class PassState:
 
 
 @dataclass(frozen=True, slots=True)
+class _Judged:
+    """What judging gave, of one metric or of all."""
+
+    traces: list[MetricTrace] = field(default_factory=list)
+    found: list[Verdict] = field(default_factory=list)
+    continuity: dict[Key, Continuity] = field(default_factory=dict)
+    seen: dict[str, tuple[float, float]] = field(default_factory=dict)
+    judged_at: dict[tuple[str, View], float] = field(default_factory=dict)
+
+    def add(self, other: _Judged) -> None:
+        """Take in what another metric gave."""
+        self.traces.extend(other.traces)
+        self.found.extend(other.found)
+        self.continuity.update(other.continuity)
+        self.seen.update(other.seen)
+        self.judged_at.update(other.judged_at)
+
+
+@dataclass(frozen=True, slots=True)
 class _Judge:
-    """What stays the same while a pass goes from metric to metric, and where it collects."""
+    """What stays the same while a pass goes from metric to metric."""
 
     settings: DetectSettings
     state: PassState
     group_names: tuple[str, ...]
     group_of: IntArray
-    continuity: dict[Key, Continuity] = field(default_factory=dict)
-    seen: dict[str, tuple[float, float]] = field(default_factory=dict)
-    judged_at: dict[tuple[str, View], float] = field(default_factory=dict)
-    found: list[Verdict] = field(default_factory=list)
+    keep_traces: bool
 
-    def judge(self, panel: Panel, spec: MetricSpec, denoiser: Denoiser) -> MetricTrace:
-        """Take one view of one metric through denoise, score and decide."""
+    def judge(self, views: Sequence[Panel], spec: MetricSpec, denoiser: Denoiser) -> _Judged:
+        """Take the views of one metric through denoise, score and decide."""
+        judged = _Judged()
+        for panel in views:
+            self._judge_view(panel, spec, denoiser, judged)
+        return judged
+
+    def _judge_view(self, panel: Panel, spec: MetricSpec, denoiser: Denoiser, judged: _Judged) -> None:
         scale = normalisation(panel, spec, self.state.seen.get(spec.name))
-        self.seen[spec.name] = (float(scale.low[-1]), float(scale.high[-1]))
+        judged.seen[spec.name] = (float(scale.low[-1]), float(scale.high[-1]))
         scores = self._scores(panel, scale, denoiser)
         trace = MetricTrace(spec, panel, scores)
         judged_at = self.state.judged_at.get((spec.name, panel.view), -np.inf)
         # A cut may move the grid by rounding; half a step is far from both neighbours.
         first = int(np.searchsorted(scores.ends_at, judged_at + panel.step_seconds / 2))
-        self.judged_at[spec.name, panel.view] = max(judged_at, float(scores.ends_at[-1]))
+        judged.judged_at[spec.name, panel.view] = max(judged_at, float(scores.ends_at[-1]))
         for group in np.unique(self.group_of[self.group_of >= 0]):
             key = (spec.name, panel.view, self.group_names[group])
             continuity, confirmed = follow(
@@ -91,10 +118,11 @@ class _Judge:
                 first_window=first,
             )
             if continuity is not None:
-                self.continuity[key] = continuity
+                judged.continuity[key] = continuity
             if confirmed is not None:
-                self.found.append(verdict_of(confirmed, trace))
-        return trace
+                judged.found.append(verdict_of(confirmed, trace))
+        if self.keep_traces:
+            judged.traces.append(trace)
 
     def _scores(self, panel: Panel, scale: Scale, denoiser: Denoiser) -> WindowScores:
         settings = self.settings
@@ -154,33 +182,38 @@ def run_pass(
     sight = Sight()
     raw, distrusted = without_dead_fields(raw, settings.window_samples)
     sight.warnings += distrusted
-    traces: list[MetricTrace] = []
+    judged = _Judged()
     verdicts: tuple[Verdict, ...] = ()
     status: Status = "unknown"
     reason: str | None = None
     names, group_of = _groups(raw, settings.min_machines, sight.warnings)
-    judge = _Judge(settings, state, names, group_of)
+    judge = _Judge(settings, state, names, group_of, keep_traces)
     by_name = {metric.metric: metric for metric in raw.metrics}
     try:
         is_comparable = bool((group_of >= 0).any())
-        for name in ordered_metrics(raw, settings):
-            spec = raw.specs[name]
-            try:
-                sight.glimpse(by_name[name], raw.machines)
-                views = panels(by_name[name], raw.machines, settings.window_samples)
-                sight.look(views[0])
-                if not is_comparable:
+        with ThreadPoolExecutor(METRICS_AT_ONCE, "metric") as pool:
+            pending: deque[Future[_Judged]] = deque()
+            for name in ordered_metrics(raw, settings):
+                spec = raw.specs[name]
+                try:
+                    sight.glimpse(by_name[name], raw.machines)
+                    views = panels(by_name[name], raw.machines, settings.window_samples)
+                    sight.look(views[0])
+                    if not is_comparable:
+                        continue
+                    sight.admit(views[0], spec, settings)
+                except Unobservable as unusable:
+                    sight.unusable.append(str(unusable))
                     continue
-                sight.admit(views[0], spec, settings)
-            except Unobservable as unusable:
-                sight.unusable.append(str(unusable))
-                continue
-            denoiser = denoiser_for(name)
-            judged = [judge.judge(panel, spec, denoiser) for panel in views]
-            traces += judged if keep_traces else []
+                pending.append(pool.submit(judge.judge, views, spec, denoiser_for(name)))
+                # No more than these are in memory at once; they are taken in by their order, whichever ends first.
+                if len(pending) > METRICS_AT_ONCE:
+                    judged.add(pending.popleft().result())
+            while pending:
+                judged.add(pending.popleft().result())
         sight.note_silent(raw)
         _check_comparable(raw, settings, group_of)
-        verdicts, others = unite(judge.found)
+        verdicts, others = unite(judged.found)
         verdicts = state.verdicts or verdicts
         if others:
             sight.warnings.append(f"stood out as long as the verdict's machine, but not first: {some_names(others)}")
@@ -201,12 +234,12 @@ def run_pass(
         verdicts=verdicts,
         coverage=sight.coverage(raw),
         warnings=(*raw.warnings, *sight.warnings, *sight.unusable),
-        traces=tuple(traces),
+        traces=tuple(judged.traces),
     )
     left = PassState(
-        continuity=judge.continuity,
-        seen={**state.seen, **judge.seen},
-        judged_at={**state.judged_at, **judge.judged_at},
+        continuity=judged.continuity,
+        seen={**state.seen, **judged.seen},
+        judged_at={**state.judged_at, **judged.judged_at},
         verdicts=verdicts,
     )
     return result, left
