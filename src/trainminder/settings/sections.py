@@ -76,7 +76,8 @@ class StoreSettings(_Section):
     @field_validator("url")
     @classmethod
     def _has_a_scheme(cls, value: str | None) -> str | None:
-        if value is not None and not re.match(r"\s*https?://", value, re.IGNORECASE):
+        # An empty address is one that is not set, which the client says.
+        if value and not re.match(r"\s*https?://", value, re.IGNORECASE):
             raise ValueError("write it with http:// or https://, such as http://prometheus:9090")
         return value
 

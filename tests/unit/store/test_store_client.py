@@ -252,7 +252,7 @@ def test_a_proxy_of_the_environment_does_not_stand_before_this_host(
     assert "refused the connection" in refused(client_of("http://store.example:9090", retries=0))
 
 
-@pytest.mark.parametrize("url", [None, "http://", "http://[::1"])
+@pytest.mark.parametrize("url", [None, "", "http://", "http://[::1"])
 def test_an_address_that_is_none_is_refused_at_once(url: str | None) -> None:
     with pytest.raises(SettingsError, match=r"store\.url is"):
         StoreClient(StoreSettings(url=url))
