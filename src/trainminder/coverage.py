@@ -16,7 +16,7 @@ from trainminder.settings import DetectSettings
 from trainminder.types import Coverage, MetricSpec, Panel, RawMetric, RawTask
 from trainminder.wording import some_names
 
-__all__ = ["ACTIVITY", "SILENT_SECONDS", "Sight", "lasting_seconds"]
+__all__ = ["ACTIVITY", "LATE_SHARE", "SILENT_SECONDS", "Sight", "lasting_seconds"]
 
 #: Metrics that tell whether the task works at all, with the value below which a machine is idle.
 ACTIVITY = {"gpu_duty_cycle": 5.0, "gpu_graphics_activity": 0.05, "gpu_sm_activity": 0.05, "gpu_tensor_activity": 0.05}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from trainminder.align import is_judged, normalisation, panels
+from trainminder.align import normalisation, panels
 from trainminder.errors import Unobservable
 from trainminder.types import BoolArray, Float32Array, MetricSpec, Panel, RawMetric, RawTask, Truth
 
@@ -60,7 +60,7 @@ def _of_panel(panel: Panel, spec: MetricSpec, truths: Sequence[Truth]) -> Float3
     width = panel.window_samples
     scale = normalisation(panel, spec)
     windows = np.lib.stride_tricks.sliding_window_view(panel.values, width, axis=1)
-    whole = is_judged(panel.present, width) & _is_whole(panel.present, width)
+    whole = _is_whole(panel.present, width)
     ordinary = np.ones(windows.shape[1], dtype=np.bool_)
     starts, ends = panel.times[: windows.shape[1]], panel.times[width - 1 :]
     for truth in truths:

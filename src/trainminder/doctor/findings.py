@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from trainminder.coverage import ACTIVITY, SILENT_SECONDS
+from trainminder.coverage import ACTIVITY, LATE_SHARE, SILENT_SECONDS
 from trainminder.doctor.clocks import shifted_machines
 from trainminder.doctor.diagnosis import Finding, Kind, Severity
 from trainminder.doctor.look import GAP_INTERVALS, Look
@@ -26,8 +26,6 @@ __all__ = [
     "value_findings",
 ]
 
-#: This share of the machines ending early at once is late data rather than dead machines.
-LATE_SHARE = 0.25
 #: A window longer than this makes detection slow enough to say so.
 SLOW_WINDOW_SECONDS = 60.0
 
