@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from trainminder.errors import SettingsError
 from trainminder.simulate.cluster import Cluster, ClusterSpec, draw_cluster
+from trainminder.simulate.conditions import CALM, Conditions
 from trainminder.simulate.faults import FAULT_MODELS, Fault, activate
 from trainminder.simulate.metrics import METRIC_MODELS, Renderer
 from trainminder.simulate.sampling import draw_sampling, sample_metric
@@ -17,10 +18,12 @@ from trainminder.simulate.timeline import Timeline, run_timeline
 from trainminder.types import MetricSpec, RawTask, Truth
 
 __all__ = [
+    "CALM",
     "FAULT_MODELS",
     "METRIC_MODELS",
     "Cluster",
     "ClusterSpec",
+    "Conditions",
     "Fault",
     "Timeline",
     "simulate_task",
@@ -36,7 +39,7 @@ def simulate_task(
     Args:
         specs: the catalogue. A metric of it that the simulator does not know is listed as absent.
     Returns:
-        the raw task, sampled from ``spec.start_at`` for ``spec.duration_seconds``, and one entry per fault.
+        the raw task, sampled from ``spec.start_at`` for ``spec.duration_seconds``, and one entry per machine at fault.
     Raises:
         SettingsError: a fault that does not fit the cluster, or a metric that is not in ``specs``.
     """
@@ -54,7 +57,7 @@ def simulate_task(
         samplings={level: draw_sampling(spec, level) for level in ("machine", "device")},
     )
     metrics = tuple(
-        sample_metric(spec, renderer.samplings[METRIC_MODELS[name].level], name, renderer.render(name), active)
+        sample_metric(spec, cluster, renderer.samplings[METRIC_MODELS[name].level], name, renderer.render(name), active)
         for name in known
     )
     raw = RawTask(
@@ -68,13 +71,14 @@ def simulate_task(
     )
     truth = tuple(
         Truth(
-            machine=cluster.names[fault.machine],
+            machine=cluster.names[machine],
             device=None if fault.device is None else cluster.devices[fault.device],
-            fault_type=asked.fault_type,
+            fault_type=fault.fault_type,
             start=spec.start_at + fault.start,
             end=spec.start_at + fault.end,
         )
-        for asked, fault in zip(faults, active, strict=True)
+        for fault in active
+        for machine in fault.machines
     )
     return raw, truth
 

@@ -14,10 +14,10 @@ from typing import Literal
 import numpy as np
 
 from trainminder.errors import SettingsError
-from trainminder.simulate.cluster import ClusterSpec, generator
-from trainminder.types import FloatArray
+from trainminder.simulate.cluster import MACHINES_PER_RACK, RACKS_PER_SWITCH, ClusterSpec, generator
+from trainminder.types import BoolArray, FloatArray
 
-__all__ = ["FAULT_MODELS", "ActiveFault", "Effect", "Fault", "FaultModel", "Stuck", "activate"]
+__all__ = ["FAULT_MODELS", "ActiveFault", "Effect", "Fault", "FaultModel", "Stuck", "activate", "machines_of"]
 
 Change = Literal["add", "scale", "toward"]
 Scope = Literal["culprit", "machine", "peers"]
@@ -42,6 +42,15 @@ class Fault:
     """In (0, 1]; 1 is the worst case, where most faults stop the whole task."""
     ramp_seconds: float = 0.0
     """Time in which the fault grows to its strength. A memory leak without one grows over its whole duration."""
+    on_seconds: float | None = None
+    off_seconds: float = 0.0
+    """An intermittent fault is there for ``on_seconds`` and gone for ``off_seconds``, in turns; None: it stays."""
+    halts_after_seconds: float | None = None
+    """Seconds from onset until the task stops of it, as a collective times out; the fault ends there. None: never."""
+    restarts_after_seconds: float | None = None
+    """Seconds from that stop until the task is started again, without the fault. None: not within the data."""
+    metric_share: float = 1.0
+    """Chance of each effect on a metric to show; at least one always does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,7 @@ class FaultModel:
     """A kind of fault.
 
     ``compute``, ``communicate``, ``save``: share of the progress lost at full strength in each phase.
+    ``group``: the fault is of all machines of the culprit's rack, or under its switch.
     ``stuck``: how the culprit spends the time it loses: still busy, idle, or spinning in a collective.
     ``chances``: group of effects -> probability that it shows; ``one_of``: groups of which one always does.
     """
@@ -76,6 +86,7 @@ class FaultModel:
     save: float = 0.0
     stuck: Stuck = "wait"
     silences: Literal["device", "machine"] | None = None
+    group: Literal["rack", "switch"] | None = None
     grows: bool = False
     chances: Mapping[str, float] = field(default_factory=dict)
     one_of: tuple[str, ...] = ()
@@ -217,6 +228,46 @@ FAULT_MODELS: Mapping[str, FaultModel] = {
         grows=True,
         effects=(Effect("memory_usage", "toward", 98.0), Effect("cpu_usage", "add", 3.0)),
     ),
+    "aoc_error": FaultModel(
+        of_device=False,
+        communicate=0.85,
+        effects=(
+            # lost frames are sent again, and the switch is told to slow down
+            Effect("rdma_throughput", "scale", 0.9),
+            Effect("cnp_packet_rate", "add", 2500.0),
+            Effect("cnp_packet_rate", "add", 60.0, "peers"),
+            Effect("pfc_tx_packet_rate", "add", 300.0),
+        ),
+    ),
+    "switch_fault": FaultModel(
+        of_device=False,
+        group="switch",
+        communicate=0.8,
+        effects=(
+            Effect("rdma_throughput", "scale", 0.85),
+            Effect("pfc_tx_packet_rate", "add", 4000.0),
+            Effect("pfc_tx_packet_rate", "add", 150.0, "peers"),
+            Effect("cnp_packet_rate", "add", 1200.0),
+        ),
+    ),
+    "rack_fault": FaultModel(
+        of_device=False,
+        group="rack",
+        compute=0.35,
+        stuck="busy",
+        # a fan wall or a power shelf: the whole rack runs hot and slows down
+        effects=(
+            Effect("gpu_temperature", "add", 16.0),
+            Effect("gpu_sm_clock", "scale", 0.65),
+            Effect("gpu_power_draw", "scale", 0.8),
+        ),
+    ),
+    "nvlink_domain_fault": FaultModel(
+        of_device=False,
+        group="rack",
+        communicate=0.5,
+        effects=(Effect("nvlink_bandwidth", "scale", 0.35), Effect("pcie_bandwidth", "add", 9e9)),
+    ),
     "slow_disk": FaultModel(
         of_device=False,
         compute=0.05,
@@ -231,19 +282,46 @@ FAULT_MODELS: Mapping[str, FaultModel] = {
 class ActiveFault:
     """A fault with everything drawn: what the timeline and the metrics apply. Seconds count from the start."""
 
+    fault_type: str
     model: FaultModel
-    machine: int
+    machines: tuple[int, ...]
+    """Those at fault; a group's has several."""
     device: int | None
     start: float
     end: float
     strength: float
     ramp_seconds: float
     effects: tuple[Effect, ...]
+    on_seconds: float | None = None
+    off_seconds: float = 0.0
+    halt: float | None = None
+    """When the task stops of it."""
+    restart_after: float = np.inf
+
+    @property
+    def machine(self) -> int:
+        """The culprit, of a group the one that was asked for."""
+        return self.machines[0]
+
+    def is_on(self, seconds: FloatArray) -> BoolArray:
+        """Whether the fault is there at each instant; any shape."""
+        on: BoolArray = (seconds >= self.start) & (seconds < self.end)
+        if self.on_seconds is not None:
+            on &= (seconds - self.start) % (self.on_seconds + self.off_seconds) < self.on_seconds
+        return on
 
     def envelope(self, seconds: FloatArray) -> FloatArray:
         """How strong the fault is at each instant, between 0 and its strength; any shape."""
         grown = np.clip((seconds - self.start) / self.ramp_seconds, 0, 1) if self.ramp_seconds else 1.0
-        return np.where((seconds >= self.start) & (seconds < self.end), self.strength * grown, 0.0)
+        return np.where(self.is_on(seconds), self.strength * grown, 0.0)
+
+    def turns(self) -> FloatArray:
+        """Instants at which its pace changes."""
+        turns = [np.linspace(self.start, min(self.start + self.ramp_seconds, self.end), 5), np.array([self.end])]
+        if self.on_seconds is not None:
+            begins = np.arange(self.start, self.end, self.on_seconds + self.off_seconds)
+            turns += [begins, np.minimum(begins + self.on_seconds, self.end)]
+        return np.unique(np.concatenate(turns))
 
 
 def activate(spec: ClusterSpec, faults: Sequence[Fault]) -> tuple[ActiveFault, ...]:
@@ -265,17 +343,45 @@ def _activate(spec: ClusterSpec, index: int, fault: Fault) -> ActiveFault:
     shown = {group for group, chance in model.chances.items() if rng.random() < chance}
     if model.one_of and not shown & set(model.one_of):
         shown.add(model.one_of[0])
+    effects = tuple(effect for effect in model.effects if not effect.group or effect.group in shown)
     end = spec.duration_seconds if fault.duration_seconds is None else fault.onset_seconds + fault.duration_seconds
+    halt = None if fault.halts_after_seconds is None else fault.onset_seconds + fault.halts_after_seconds
+    restart_after = np.inf if fault.restarts_after_seconds is None else fault.restarts_after_seconds
     return ActiveFault(
+        fault_type=fault.fault_type,
         model=model,
-        machine=fault.machine,
+        machines=machines_of(spec, fault),
         device=(drawn if fault.device is None else fault.device) if model.of_device else None,
         start=fault.onset_seconds,
-        end=min(end, spec.duration_seconds),
+        end=min(end, spec.duration_seconds, np.inf if halt is None else halt),
         strength=fault.strength,
         ramp_seconds=fault.ramp_seconds or (end - fault.onset_seconds if model.grows else 0.0),
-        effects=tuple(effect for effect in model.effects if not effect.group or effect.group in shown),
+        effects=_shown(effects, fault.metric_share, rng),
+        on_seconds=fault.on_seconds,
+        off_seconds=fault.off_seconds,
+        halt=halt,
+        restart_after=restart_after,
     )
+
+
+def machines_of(spec: ClusterSpec, fault: Fault) -> tuple[int, ...]:
+    """The machines at fault, the one asked for first: of a group fault all of its rack, or under its switch."""
+    group = FAULT_MODELS[fault.fault_type].group
+    if group is None:
+        return (fault.machine,)
+    size = MACHINES_PER_RACK * (RACKS_PER_SWITCH if group == "switch" else 1)
+    first = fault.machine // size * size
+    others = [machine for machine in range(first, min(first + size, spec.machines)) if machine != fault.machine]
+    return (fault.machine, *others)
+
+
+def _shown(effects: tuple[Effect, ...], share: float, rng: np.random.Generator) -> tuple[Effect, ...]:
+    """The effects that show if each metric's do so with this chance; at least one metric's."""
+    metrics = list(dict.fromkeys(effect.metric for effect in effects if effect.scope != "peers"))
+    if share >= 1 or not metrics:
+        return effects
+    kept = {metric for metric in metrics if rng.random() < share} or {metrics[int(rng.integers(len(metrics)))]}
+    return tuple(effect for effect in effects if effect.metric in kept)
 
 
 def _problems(spec: ClusterSpec, index: int, fault: Fault) -> list[str]:
@@ -300,6 +406,21 @@ def _problems(spec: ClusterSpec, index: int, fault: Fault) -> list[str]:
         problems.append(f"{where}: duration is {fault.duration_seconds:g} s: it must be more than 0")
     if not 0 < fault.strength <= 1:
         problems.append(f"{where}: strength is {fault.strength:g}: it must be more than 0 and at most 1")
+    for name in ("on_seconds", "halts_after_seconds", "restarts_after_seconds"):
+        value = getattr(fault, name)
+        if value is not None and not value > 0:
+            problems.append(f"{where}: {name} is {value:g}: it must be more than 0")
+    if fault.restarts_after_seconds is not None and fault.halts_after_seconds is None:
+        problems.append(f"{where}: restarts_after_seconds is given and halts_after_seconds is not: give both")
+    if not fault.off_seconds >= 0:
+        problems.append(f"{where}: off_seconds is {fault.off_seconds:g}: it must not be negative")
+    if not 0 < fault.metric_share <= 1:
+        problems.append(f"{where}: metric_share is {fault.metric_share:g}: it must be more than 0 and at most 1")
+    if model is not None and not problems and 2 * len(machines_of(spec, fault)) > spec.machines > 0 and model.group:
+        problems.append(
+            f"{where}: {fault.fault_type} would strike {len(machines_of(spec, fault))} of {spec.machines} machines: "
+            "simulate at least twice as many"
+        )
     if not fault.ramp_seconds >= 0:
         problems.append(f"{where}: ramp is {fault.ramp_seconds:g} s: it must not be negative")
     return problems

@@ -34,7 +34,7 @@ class MetricModel:
     """
 
     level: Level
-    levels: tuple[float, float, float, float, float, float, float, float]
+    levels: tuple[float, ...]
     burst: float
     upper: float | None = None
     offset_ratio: float = 0.004
@@ -44,6 +44,10 @@ class MetricModel:
     task_range: tuple[float, float] = (0.85, 1.1)
     resolution: float | None = None
     is_rate: bool = False
+    role_ratio: float = 0.1
+    """How far the level differs between pipeline stages where they are fully uneven."""
+    cron: float = 0.0
+    """What a scheduled job adds."""
     rank0: float = 0.0
     """What the duties of rank 0 add on the first machine."""
 
@@ -51,86 +55,90 @@ class MetricModel:
 _AMBIENT_CELSIUS, _CELSIUS_PER_WATT, _HEATING_SECONDS = 30.0, 0.055, 40.0
 _WANDER_SECONDS = 20.0
 
-# states: compute, communicate, optimise, save, evaluate, busy, idle, wait
+# states: compute, communicate, optimise, save, evaluate, load, busy, idle, wait, down
 METRIC_MODELS: Mapping[str, MetricModel] = {
     "pfc_tx_packet_rate": MetricModel(
-        "machine", (4, 14, 3, 1, 2, 1, 0.5, 3),
-        burst=350, offset_ratio=0.2, noise_ratio=0.2, noise=1.5, task_range=(0.5, 2), is_rate=True,
+        "machine", (4, 14, 3, 1, 2, 1, 1, 0.5, 3, 0.3),
+        role_ratio=0.5, burst=350, offset_ratio=0.2, noise_ratio=0.2, noise=1.5, task_range=(0.5, 2), is_rate=True,
     ),
     "cpu_usage": MetricModel(
-        "machine", (24, 18, 22, 34, 22, 23, 9, 17),
-        burst=22, upper=100, rank0=0.6, is_rate=True,
+        "machine", (24, 18, 22, 34, 22, 38, 23, 9, 17, 2.5),
+        cron=18, role_ratio=0.3, burst=22, upper=100, rank0=0.6, is_rate=True,
         offset_ratio=0.02, noise_ratio=0.025, wander_ratio=0.025, task_range=(0.6, 1.6),
     ),
     "gpu_duty_cycle": MetricModel(
-        "device", (99.7, 99.6, 99.3, 22, 99, 99.7, 3, 99.7),
-        burst=-25, upper=100, offset_ratio=0.0005, noise_ratio=0.002, task_range=(1, 1), resolution=1,
+        "device", (99.7, 99.6, 99.3, 22, 99, 4, 99.7, 3, 99.7, 0),
+        role_ratio=0, burst=-25, upper=100, offset_ratio=0.0005, noise_ratio=0.002, task_range=(1, 1), resolution=1,
     ),
     "gpu_power_draw": MetricModel(
-        "device", (610, 390, 450, 150, 520, 560, 85, 280),
+        "device", (610, 390, 450, 150, 520, 120, 560, 85, 280, 75),
         burst=-90, offset_ratio=0.012, noise_ratio=0.01, resolution=0.001,
     ),
     "gpu_graphics_activity": MetricModel(
-        "device", (0.97, 0.95, 0.93, 0.12, 0.95, 0.97, 0.02, 0.96),
-        burst=-0.2, upper=1, offset_ratio=0.002, noise_ratio=0.004, task_range=(0.97, 1),
+        "device", (0.97, 0.95, 0.93, 0.12, 0.95, 0.02, 0.97, 0.02, 0.96, 0),
+        role_ratio=0.02, burst=-0.2, upper=1, offset_ratio=0.002, noise_ratio=0.004, task_range=(0.97, 1),
     ),
     "gpu_tensor_activity": MetricModel(
-        "device", (0.46, 0.08, 0.05, 0, 0.42, 0, 0, 0),
+        "device", (0.46, 0.08, 0.05, 0, 0.42, 0, 0, 0, 0, 0),
         burst=-0.12, upper=1, noise_ratio=0.012,
     ),
     "nvlink_bandwidth": MetricModel(
-        "device", (1.1e11, 2.6e11, 5e10, 1e9, 1e11, 1e9, 0, 2e9),
-        burst=-3e10, noise_ratio=0.015, task_range=(0.6, 1.2),
+        "device", (1.1e11, 2.6e11, 5e10, 1e9, 1e11, 1e8, 1e9, 0, 2e9, 0),
+        role_ratio=0.2, burst=-3e10, noise_ratio=0.015, task_range=(0.6, 1.2),
     ),
-    "gpu_sm_activity": MetricModel("device", (0.88, 0.4, 0.75, 0.05, 0.8, 0.86, 0.01, 0.24), burst=-0.18, upper=1),
+    "gpu_sm_activity": MetricModel(
+        "device", (0.88, 0.4, 0.75, 0.05, 0.8, 0.01, 0.86, 0.01, 0.24, 0),
+        burst=-0.18, upper=1,
+    ),
     "gpu_fp_activity": MetricModel(
-        "device", (0.13, 0.03, 0.22, 0, 0.11, 0, 0, 0),
+        "device", (0.13, 0.03, 0.22, 0, 0.11, 0, 0, 0, 0, 0),
         burst=-0.04, upper=1, noise_ratio=0.015,
     ),
     "gpu_memory_bandwidth": MetricModel(
-        "device", (0.42, 0.3, 0.65, 0.05, 0.4, 0.05, 0, 0.08),
+        "device", (0.42, 0.3, 0.65, 0.05, 0.4, 0.04, 0.05, 0, 0.08, 0),
         burst=-0.12, upper=1, noise_ratio=0.012,
     ),
     "gpu_sm_clock": MetricModel(
-        "device", (1745, 1860, 1830, 1965, 1770, 1745, 1980, 1935),
-        burst=-150, offset_ratio=0.003, noise_ratio=0.003, task_range=(0.97, 1.02), resolution=15,
+        "device", (1745, 1860, 1830, 1965, 1770, 1980, 1745, 1980, 1935, 345),
+        role_ratio=0.02, burst=-150, offset_ratio=0.003, noise_ratio=0.003, task_range=(0.97, 1.02), resolution=15,
     ),
     "gpu_temperature": MetricModel(
-        "device", (0.0,) * 8,
-        burst=4, upper=120, noise_ratio=0, noise=0.3, task_range=(1, 1), resolution=1,
+        "device", (0,) * 10,
+        role_ratio=0, burst=4, upper=120, noise_ratio=0, noise=0.3, task_range=(1, 1), resolution=1,
     ),
     "gpu_memory_used": MetricModel(
-        "device", (68500.0,) * 8,
-        burst=400, offset_ratio=0.0015, noise_ratio=0.0003, task_range=(0.6, 1.1), resolution=1,
+        "device", (68500,) * 5 + (30000,) + (68500,) * 3 + (600,),
+        role_ratio=0.25, burst=400, offset_ratio=0.0015, noise_ratio=0.0003, task_range=(0.6, 1.1), resolution=1,
     ),
     "pcie_bandwidth": MetricModel(
-        "device", (4e9, 3.2e10, 3e9, 8e9, 3e9, 1e9, 2e8, 8e8),
-        burst=4e9, offset_ratio=0.01, noise_ratio=0.02, task_range=(0.7, 1.2),
+        "device", (4e9, 3.2e10, 3e9, 8e9, 3e9, 1.2e10, 1e9, 2e8, 8e8, 1e7),
+        role_ratio=0.4, burst=4e9, offset_ratio=0.01, noise_ratio=0.02, task_range=(0.7, 1.2),
     ),
     "rdma_throughput": MetricModel(
-        "machine", (2e10, 2.4e11, 1e9, 5e8, 1e10, 1e8, 1e8, 2e8),
-        burst=-3e10, noise_ratio=0.015, task_range=(0.6, 1.2), is_rate=True,
+        "machine", (2e10, 2.4e11, 1e9, 5e8, 1e10, 2e9, 1e8, 1e8, 2e8, 1e6),
+        role_ratio=0.5, burst=-3e10, noise_ratio=0.015, task_range=(0.6, 1.2), is_rate=True,
     ),
     "cnp_packet_rate": MetricModel(
-        "machine", (40, 260, 20, 5, 30, 10, 2, 20),
+        "machine", (40, 260, 20, 5, 30, 5, 10, 2, 20, 0.5),
         burst=250, offset_ratio=0.08, noise_ratio=0.1, noise=5, task_range=(0.5, 2), is_rate=True,
     ),
     "memory_usage": MetricModel(
-        "machine", (46, 46, 46, 48.5, 46, 46, 46, 46),
-        burst=4, upper=100, offset_ratio=0.01, noise_ratio=0.001, wander_ratio=0.003, task_range=(0.7, 1.35), rank0=0.4,
+        "machine", (46, 46, 46, 48.5, 46, 30, 46, 46, 46, 9),
+        cron=5, role_ratio=0.15, burst=4, upper=100, offset_ratio=0.01, noise_ratio=0.001, wander_ratio=0.003,
+        task_range=(0.7, 1.35), rank0=0.4,
     ),
     "tcp_throughput": MetricModel(
-        "machine", (1.6e8, 9e7, 1.1e8, 2.8e9, 1.2e8, 8e7, 2e7, 6e7),
-        burst=4e8, rank0=5e6, is_rate=True,
+        "machine", (1.6e8, 9e7, 1.1e8, 2.8e9, 1.2e8, 3.5e9, 8e7, 2e7, 6e7, 3e6),
+        cron=7e8, role_ratio=0.6, burst=4e8, rank0=5e6, is_rate=True,
         offset_ratio=0.04, noise_ratio=0.06, wander_ratio=0.06, task_range=(0.5, 1.6),
     ),
     "disk_io": MetricModel(
-        "machine", (0.05, 0.04, 0.04, 0.82, 0.05, 0.04, 0.02, 0.03),
-        burst=0.3, upper=1, offset_ratio=0.04, noise_ratio=0.05, noise=0.004, wander_ratio=0.04, is_rate=True,
+        "machine", (0.05, 0.04, 0.04, 0.82, 0.05, 0.35, 0.04, 0.02, 0.03, 0.01),
+        cron=0.4, burst=0.3, upper=1, offset_ratio=0.04, noise_ratio=0.05, noise=0.004, wander_ratio=0.04, is_rate=True,
     ),
     "disk_usage": MetricModel(
-        "machine", (37.0,) * 8,
-        burst=1, upper=100, offset_ratio=0.025, noise_ratio=0.0002, task_range=(0.5, 1.8),
+        "machine", (37,) * 10,
+        role_ratio=0, burst=1, upper=100, offset_ratio=0.025, noise_ratio=0.0002, task_range=(0.5, 1.8),
     ),
 }  # fmt: skip
 
@@ -165,7 +173,11 @@ class Renderer:
         if model.noise:
             values += model.noise * rng.standard_normal(values.shape, dtype=np.float32)
         self._add_bursts(name, values)
+        if model.cron and self.spec.conditions.cron_per_hour:
+            self._add_cron(name, values)
         np.clip(values, 0, model.upper, out=values)
+        if name in self.spec.conditions.constant_metrics:
+            values[:] = np.median(values)
         if model.resolution:
             np.round(values / model.resolution, out=values)
             values *= model.resolution
@@ -180,11 +192,13 @@ class Renderer:
         shares = self._shares_of(model.level, window)
         values: FloatArray = np.tensordot(levels, shares, axes=1)[:, None, :] * offsets[:, :, None]
         for fault in self.faults:
-            if fault.device is None or model.level == "device":
-                mine = self.timeline.with_lost_time(shares, fault.machine, seconds, window)
-                rows = slice(None) if fault.device is None else slice(fault.device, fault.device + 1)
-                values[fault.machine, rows] = (levels @ mine) * offsets[fault.machine, rows, None]
-        values[0] += model.rank0
+            if fault.device is not None and model.level == "machine":
+                continue
+            rows = slice(None) if fault.device is None else slice(fault.device, fault.device + 1)
+            for machine in fault.machines:
+                mine = self.timeline.with_lost_time(shares, machine, seconds, window)
+                values[machine, rows] = (levels @ mine) * offsets[machine, rows, None]
+        values[0] += model.rank0 * self.spec.conditions.rank0_duties
         return values
 
     def _levels(self, name: str) -> tuple[FloatArray, FloatArray]:
@@ -195,7 +209,10 @@ class Renderer:
         devices = self.spec.devices_per_machine if model.level == "device" else 1
         machine_offset, device_offset = rng.standard_normal((machines, 1)), rng.standard_normal((machines, devices))
         offsets = np.clip(machine_offset, -2, 2) + np.clip(device_offset, -2, 2) / 3
-        return levels, 1 + model.offset_ratio * offsets
+        roles = generator(self.spec.seed, f"roles {name}").uniform(-1, 1, self.spec.pipeline_stages)
+        factor = 1 + self.spec.conditions.stage_unevenness * model.role_ratio * roles[self.cluster.stage]
+        factor *= self.cluster.factors.get(name, 1.0)
+        return levels, (1 + model.offset_ratio * offsets) * factor[:, None]
 
     def _shares_of(self, level: Level, window: float) -> FloatArray:
         if (level, window) not in self._shares:
@@ -209,7 +226,9 @@ class Renderer:
         # the task has run for long before the data begin
         levels, offsets = self._levels("gpu_power_draw")
         pace = self.cluster.pace
-        settled = levels[:3] @ (pace.compute, pace.communicate, pace.optimise) / pace.period * offsets
+        settled: FloatArray = levels[:3] @ (pace.compute, pace.communicate, pace.optimise) / pace.period * offsets
+        if self.spec.conditions.warm_up_at_seconds is not None:
+            settled = power[..., 0]
         warmth = _smooth(power, 1 - np.exp(-self.spec.interval_seconds / _HEATING_SECONDS), settled)
         air = self.cluster.rack_celsius[:, None] + self.cluster.slot_celsius
         return _AMBIENT_CELSIUS + air[:, :, None] + _CELSIUS_PER_WATT * warmth
@@ -222,26 +241,44 @@ class Renderer:
                     self._apply_effect(fault, effect, values, self.samplings[level])
 
     def _apply_effect(self, fault: ActiveFault, effect: Effect, values: FloatArray, sampling: Sampling) -> None:
-        if effect.scope == "peers":
-            chosen = np.ix_(np.delete(np.arange(self.spec.machines), fault.machine))
-        else:
-            chosen = np.ix_([fault.machine])
+        culprits = np.array(fault.machines)
+        chosen = np.setdiff1d(np.arange(self.spec.machines), culprits) if effect.scope == "peers" else culprits
         whole = sampling.level == "machine" or fault.device is None or effect.scope != "culprit"
         devices = slice(None) if whole else slice(fault.device, (fault.device or 0) + 1)
         amount = fault.envelope(sampling.seconds[chosen])[:, None, :]
         if effect.metric == "gpu_temperature":
             amount = _smooth(amount, 1 - np.exp(-self.spec.interval_seconds / _HEATING_SECONDS), 0.0)
-        before = values[chosen][:, devices]
+        before = values[chosen, devices]
         if effect.change == "add":
             after = before + effect.amount * amount
         elif effect.change == "scale":
             after = before * (1 + (effect.amount - 1) * amount)
         else:
             after = before + (effect.amount - before) * amount
-        if effect.scope == "peers":
-            values[chosen] = after
-        else:
-            values[fault.machine, devices] = after[0]
+        values[chosen, devices] = after
+
+    def _add_cron(self, name: str, values: FloatArray) -> None:
+        """Scheduled jobs: some on one machine, some on all within half a minute, each as long as it takes there."""
+        spec, model = self.spec, METRIC_MODELS[name]
+        # the same jobs for every metric
+        rng = generator(spec.seed, "cron")
+        hours = spec.duration_seconds / 3600
+        singles = rng.poisson(spec.conditions.cron_per_hour / 8 * spec.machines * hours)
+        fleet = rng.poisson(spec.conditions.cron_per_hour / 2 * hours)
+        starts = np.concatenate(
+            (
+                rng.uniform(-60, spec.duration_seconds, singles),
+                (rng.uniform(-60, spec.duration_seconds, fleet)[:, None] + rng.uniform(0, 30, spec.machines)).ravel(),
+            )
+        )
+        machines = np.concatenate((rng.integers(spec.machines, size=singles), np.tile(np.arange(spec.machines), fleet)))
+        lengths = np.exp(rng.uniform(np.log(20.0), np.log(360.0), len(starts)))
+        lengths[singles:] /= 4
+        heights = model.cron * rng.lognormal(0, 0.4, len(starts))
+        seconds = self.samplings[model.level].seconds
+        for machine, start, length, height in zip(machines, starts, lengths, heights, strict=True):
+            first, last = np.searchsorted(seconds[machine], (start, start + length))
+            values[machine, :, first:last] += height
 
     def _add_bursts(self, name: str, values: FloatArray) -> None:
         """Heavy-tailed jitter that is no fault: most bursts last a second or two, few over a minute."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainminder.simulate.cluster import ClusterSpec, generator
+from trainminder.simulate.cluster import Cluster, ClusterSpec, generator
 from trainminder.simulate.faults import ActiveFault
 from trainminder.types import BoolArray, FloatArray, Level, RawMetric
 
@@ -49,7 +49,12 @@ def draw_sampling(spec: ClusterSpec, level: Level) -> Sampling:
 
 
 def sample_metric(
-    spec: ClusterSpec, sampling: Sampling, name: str, values: FloatArray, faults: Sequence[ActiveFault]
+    spec: ClusterSpec,
+    cluster: Cluster,
+    sampling: Sampling,
+    name: str,
+    values: FloatArray,
+    faults: Sequence[ActiveFault],
 ) -> RawMetric:
     """Cut a metric down to the samples that arrive.
 
@@ -63,8 +68,16 @@ def sample_metric(
         if fault.model.silences is None or (fault.model.silences == "device" and sampling.level == "machine"):
             continue
         device = slice(None) if fault.model.silences == "machine" else fault.device
-        seconds = sampling.seconds[fault.machine]
-        kept[fault.machine, device] &= (seconds < fault.start) | (seconds >= fault.end)
+        for machine in fault.machines:
+            kept[machine, device] &= ~fault.is_on(sampling.seconds[machine])
+    conditions = spec.conditions
+    if cluster.swapped is not None and conditions.swap_at_seconds is not None:
+        gone, new = cluster.swapped
+        kept[gone] &= sampling.seconds[gone] < conditions.swap_at_seconds
+        kept[new] &= sampling.seconds[new] >= conditions.swap_at_seconds + 20.0
+    if conditions.absent_ratio:
+        kept[generator(spec.seed, f"absent {name}").random(spec.machines) < conditions.absent_ratio] = False
+    skew = conditions.clock_skew_seconds * generator(spec.seed, "clocks").standard_normal(spec.machines)
 
     counts = kept.sum(axis=2)
     # an exporter has no series without a sample
@@ -74,7 +87,7 @@ def sample_metric(
         machines=tuple(spec.machine_name(machine) for machine, _ in series),
         devices=tuple(f"gpu{device}" if sampling.level == "device" else None for _, device in series),
         offsets=np.concatenate(([0], np.cumsum(counts[counts > 0]))).astype(np.int64),
-        times=spec.start_at + np.broadcast_to(sampling.seconds[:, None, :], values.shape)[kept],
+        times=spec.start_at + np.broadcast_to((sampling.seconds + skew[:, None])[:, None, :], values.shape)[kept],
         values=values[kept],
         interval_seconds=spec.interval_seconds,
     )
