@@ -25,7 +25,7 @@ from trainminder.bench.peak import peak_mib, reset_peak
 from trainminder.bench.types import BenchTask, LabelledTask, Method
 from trainminder.errors import BenchError
 
-__all__ = ["REGISTRY", "Advance", "default_jobs", "find_methods", "run_methods", "say_nothing"]
+__all__ = ["REGISTRY", "Advance", "default_jobs", "find_methods", "run_methods", "say_nothing", "standard_methods"]
 
 #: Where the methods are. A name, not the methods: a fresh process imports it, whatever they hold.
 REGISTRY = "trainminder.bench.methods:METHODS"
@@ -83,6 +83,12 @@ def find_methods(registry: str = REGISTRY) -> Mapping[str, Callable[[], Method]]
     module, _, attribute = registry.partition(":")
     methods: Mapping[str, Callable[[], Method]] = getattr(import_module(module), attribute)
     return methods
+
+
+def standard_methods() -> tuple[str, ...]:
+    """The methods of the standard comparison, in the order they are shown."""
+    names: tuple[str, ...] = import_module("trainminder.bench.methods").STANDARD
+    return names
 
 
 def run_methods(

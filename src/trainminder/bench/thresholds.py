@@ -11,7 +11,7 @@ from pathlib import Path
 from trainminder.bench.calibrate import Chosen
 from trainminder.errors import SettingsError
 
-__all__ = ["stored_thresholds", "write_thresholds"]
+__all__ = ["read_thresholds", "write_thresholds"]
 
 NOTICE = """\
 # Each method's threshold, chosen by one rule on the calibration set: best F1 at no more than `limit` false alarms per
@@ -19,28 +19,30 @@ NOTICE = """\
 """
 
 
-def stored_thresholds(methods: Iterable[str]) -> dict[str, Chosen]:
-    """The thresholds that the package holds.
+def read_thresholds(methods: Iterable[str], path: Path | None = None) -> dict[str, Chosen]:
+    """The thresholds that a file holds; None: those that the package does.
 
     Raises:
-        SettingsError: a method has none; all at once.
+        SettingsError: the file cannot be read, or a method has none in it; all at once.
     """
-    path = files("trainminder.bench").joinpath("thresholds.toml")
-    entries = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    stored = files("trainminder.bench").joinpath("thresholds.toml") if path is None else path
+    try:
+        entries = tomllib.loads(stored.read_text(encoding="utf-8")) if path or stored.is_file() else {}
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"--thresholds {path}: {error}: name a file that --write-thresholds wrote") from error
     wanted = list(methods)
     if missing := [name for name in wanted if name not in entries]:
         raise SettingsError(
             *(
-                f"method {name} has no calibrated threshold: leave it out, or calibrate it with "
-                f'"trainminder bench --methods {name}", without --quick and --recordings'
+                f"method {name} has no threshold in {path or 'the package'}: leave it out, or choose one with "
+                f'"trainminder bench --methods {name} --write-thresholds FILE" and give it with --thresholds FILE'
                 for name in missing
             )
         )
-    return {name: _chosen(entries[name]) for name in wanted}
-
-
-def _chosen(entry: Mapping[str, float | bool | None]) -> Chosen:
-    return Chosen(**({"f1": None} | dict(entry)))  # type: ignore[arg-type]
+    try:
+        return {name: Chosen(**({"f1": None} | entries[name])) for name in wanted}
+    except TypeError as error:
+        raise SettingsError(f"--thresholds {path}: {error}: name a file that --write-thresholds wrote") from error
 
 
 def write_thresholds(chosen: Mapping[str, Chosen], path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from trainminder.bench import tasks
 from trainminder.bench.calibrate import Chosen, check_disjoint, choose, trade_off
 from trainminder.bench.outcomes import Outcome, Said, TaskFacts
-from trainminder.bench.thresholds import stored_thresholds, write_thresholds
+from trainminder.bench.thresholds import read_thresholds, write_thresholds
 from trainminder.errors import SettingsError
 from trainminder.types import Truth
 
@@ -73,19 +73,27 @@ def test_the_sets_that_are_measured_share_no_seed_with_the_calibration_set() -> 
     check_disjoint(seeds, [task.seed for task in (*tasks.standard_set(), *tasks.quick_set())])
 
 
-def test_thresholds_are_written_as_they_are_read_and_others_stay(tmp_path: Path) -> None:
-    import tomllib
-
+def test_thresholds_are_read_as_they_were_written_and_others_stay(tmp_path: Path) -> None:
     path = tmp_path / "thresholds.toml"
     first, second = Chosen(1e-05, True, 2.0, 0.81, 0.4), Chosen(3.5, False, 2.0, None, 2.5)
-    write_thresholds({"paper": first, "no continuity": second}, path)
-    write_thresholds({"no continuity": first}, path)
-    read = tomllib.loads(path.read_text())
-    assert read == {"no continuity": first.as_json(), "paper": first.as_json()}
-    write_thresholds({"paper": second}, path)
-    assert "f1" not in tomllib.loads(path.read_text())["paper"]
+    write_thresholds({"paper": first, "no continuity": first}, path)
+    write_thresholds({"no continuity": second}, path)
+    assert read_thresholds(["no continuity", "paper"], path) == {"no continuity": second, "paper": first}
 
 
-def test_a_method_without_a_stored_threshold_is_named_with_the_remedy() -> None:
-    with pytest.raises(SettingsError, match="method no_such_method has no calibrated threshold: leave it out"):
-        stored_thresholds(["no_such_method"])
+@pytest.mark.parametrize("text", ["no TOML", "[paper]\nlimits = 3.0\n", None])
+def test_a_file_of_thresholds_that_cannot_be_used_is_said_with_the_remedy(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "thresholds.toml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(SettingsError, match="name a file that --write-thresholds wrote"):
+        read_thresholds(["paper"], path)
+
+
+def test_a_method_without_a_threshold_is_named_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="method no_such_method has no threshold in the package: leave it out"):
+        read_thresholds(["no_such_method"])
+    path = tmp_path / "thresholds.toml"
+    path.touch()
+    with pytest.raises(SettingsError, match=r"method paper has no threshold in .*thresholds.toml"):
+        read_thresholds(["paper"], path)
