@@ -10,6 +10,7 @@ from pathlib import Path
 
 from small_tasks import NOW, series_of, task_of, undenoised, wavy_machines
 from trainminder.bench.types import BenchTask, LabelledTask, Method
+from trainminder.errors import MissingExtra
 from trainminder.types import Truth, Verdict
 
 #: What ``run_methods`` is told.
@@ -98,6 +99,18 @@ class Fails:
         return [() for _ in thresholds]
 
 
+@dataclass(frozen=True)
+class Lacks:
+    """Needs what is not installed."""
+
+    name: str = "lacks"
+    thresholds: tuple[float, ...] = (1.0,)
+
+    def judge(self, task: LabelledTask, thresholds: Sequence[float]) -> list[tuple[Verdict, ...]]:
+        del task, thresholds
+        raise MissingExtra("this method", "bench")
+
+
 def note(line: str) -> None:
     if path := os.environ.get(JUDGED):
         with Path(path).open("a", encoding="utf-8") as file:
@@ -109,5 +122,6 @@ METHODS: Mapping[str, Callable[[], Method]] = {
     "blames": Blames,
     "blames too": lambda: Blames("blames too"),
     "fails": Fails,
+    "lacks": Lacks,
     "dies": lambda: Fails("dies", dies=True),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from trainminder.bench.calibrate import Chosen, check_disjoint, choose, trade_off
 from trainminder.bench.ledger import Ledger
@@ -14,7 +14,9 @@ from trainminder.bench.outcomes import Outcome
 from trainminder.bench.run import REGISTRY, Advance, find_methods, run_methods, say_nothing
 from trainminder.bench.types import BenchTask
 
-__all__ = ["Comparison", "Measured", "calibrate", "choose_thresholds", "compare"]
+__all__ = ["Comparison", "Measured", "ThresholdSource", "calibrate", "choose_thresholds", "compare"]
+
+ThresholdSource = Literal["calibrated", "stored", "given"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,13 @@ class Measured:
 class Comparison:
     """What the bench found out. ``as_json`` is the contract of ``bench --format json``.
 
-    ``calibration``: outcomes of every method on the calibration set, where there was one.
+    ``thresholds``: where they are from: *calibrated* in this run, *stored* in the package, or *given*.
+    ``calibration``: outcomes of every method on the calibration set, where they are calibrated.
     """
 
     what: str
     methods: Mapping[str, Measured]
+    thresholds: ThresholdSource
     calibration: tuple[Outcome, ...] = ()
 
     @property
@@ -70,7 +74,7 @@ class Comparison:
             "seeds": sorted(task.seed for task in tasks if task.seed is not None),
             "set": self.what,
             "machine_hours": sum(task.machine_hours for task in tasks),
-            "thresholds": "calibrated" if self.calibration else "stored",
+            "thresholds": self.thresholds,
             "calibration_seeds": sorted(calibration),
             "failures": [
                 {"method": outcome.method, "task": outcome.task.name, "error": outcome.error}
@@ -110,6 +114,7 @@ def compare(
     ledger: Ledger,
     *,
     jobs: int,
+    thresholds: ThresholdSource = "calibrated",
     calibration: Sequence[Outcome] = (),
     advance: Advance = say_nothing,
     registry: str = REGISTRY,
@@ -119,7 +124,8 @@ def compare(
     Args:
         what: names the set of tasks.
         chosen: method -> its threshold.
-        calibration: what the thresholds were chosen on, if they were chosen now.
+        thresholds: where those are from.
+        calibration: what they were chosen on, if they were chosen now.
     Raises:
         BenchError: as ``run_methods``.
         ValueError: thresholds were chosen on tasks that are measured.
@@ -137,7 +143,7 @@ def compare(
         )
         for name, some in _by_method(outcomes).items()
     }
-    return Comparison(what, methods, tuple(calibration))
+    return Comparison(what, methods, thresholds, tuple(calibration))
 
 
 def _by_method(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:

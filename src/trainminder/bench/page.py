@@ -26,7 +26,7 @@ RATE = "false_alarms_per_1000_machine_hours"
 Shown = Mapping[str, Any]
 
 
-def write_page(shown: Shown, path: Path) -> None:
+def write_page(shown: Shown, path: Path, command: str) -> None:
     """Write the page and, into a folder of its name, its plots.
 
     A file ``NAME-notes.md`` beside it, written by hand, is linked.
@@ -34,22 +34,23 @@ def write_page(shown: Shown, path: Path) -> None:
     Args:
         shown: what ``bench --format json`` prints.
         path: the Markdown file.
+        command: what prints the same.
     Raises:
         SettingsError: it cannot be written.
     """
     folder = path.with_suffix("")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n\n".join(_sections(shown, path, folder)) + "\n", encoding="utf-8")
+        path.write_text("\n\n".join(_sections(shown, path, folder, command)) + "\n", encoding="utf-8")
     except OSError as error:
         raise SettingsError(f"--page {path}: {error.strerror}: name a file in a folder that can be written") from error
 
 
-def _sections(shown: Shown, path: Path, folder: Path) -> Iterable[str]:
+def _sections(shown: Shown, path: Path, folder: Path, command: str) -> Iterable[str]:
     methods: Mapping[str, Shown] = shown["methods"]
     yield "# Bench" if shown["set"] == "standard" else f"# Bench: {Path(shown['set']).name}"
     yield "<!-- Written by `trainminder bench --page`: what is changed here is lost. -->"
-    yield _what_was_done(shown)
+    yield _what_was_done(shown, command)
     notes = path.with_name(f"{path.stem}-notes.md")
     if notes.exists():
         yield f"[Notes]({notes.name}) say what these figures mean and where they differ from the paper's."
@@ -92,23 +93,23 @@ def _sections(shown: Shown, path: Path, folder: Path) -> Iterable[str]:
         )
 
 
-def _what_was_done(shown: Shown) -> str:
+def _what_was_done(shown: Shown, command: str) -> str:
     tasks = f"{shown['tasks']} tasks, {shown['machine_hours']:,.0f} machine-hours"
     if shown["seeds"]:
         tasks += f", simulated from the seeds {_ranges(shown['seeds'])}"
-    chosen = (
-        f"on other tasks, simulated from the seeds {_ranges(shown['calibration_seeds'])}"
-        if shown["thresholds"] == "calibrated"
-        else "on simulated tasks by an earlier standard run, and stored in the package"
-    )
+    seeds = _ranges(shown["calibration_seeds"])
+    chosen = {
+        "calibrated": f"chosen on other tasks, simulated from the seeds {seeds}, by one rule",
+        "stored": "chosen on simulated tasks by an earlier standard run and stored in the package, by one rule",
+        "given": "given in a file; the rule for it is",
+    }[shown["thresholds"]]
     limit = next(iter(shown["methods"].values()))["threshold"]["limit"]
-    options = {"standard": "", "quick": " --quick"}.get(shown["set"], f" --recordings {Path(shown['set']).name}")
     return (
-        f"{tasks}. `trainminder bench{options}` of version {__version__} prints these figures.\n\n"
+        f"{tasks}. `{command}` of version {__version__} prints these figures.\n\n"
         "A verdict is true only if it names a truly faulty machine and was confirmed after the fault's onset; every "
         "other verdict is a false alarm. Machines that one fault strikes together count as one fault, found when any "
         "of them is named. "
-        f"Each method's threshold was chosen {chosen}, by one rule: the best F1 at no more than {limit:g} false alarms "
+        f"Each method's threshold was {chosen}: the best F1 at no more than {limit:g} false alarms "
         "per 1,000 machine-hours."
     )
 

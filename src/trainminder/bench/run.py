@@ -23,7 +23,7 @@ from trainminder.bench.ledger import Ledger, fingerprint
 from trainminder.bench.outcomes import Outcome, Said, TaskFacts
 from trainminder.bench.peak import peak_mib, reset_peak
 from trainminder.bench.types import BenchTask, LabelledTask, Method
-from trainminder.errors import BenchError
+from trainminder.errors import BenchError, MissingExtra
 
 __all__ = ["REGISTRY", "Advance", "default_jobs", "find_methods", "run_methods", "say_nothing", "standard_methods"]
 
@@ -57,10 +57,10 @@ class _Order:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unmade:
-    """A task could not be made."""
+class _Stop:
+    """Why the run cannot go on."""
 
-    error: str
+    why: str
 
 
 @dataclass(slots=True)
@@ -109,7 +109,8 @@ def run_methods(
     Returns:
         outcomes by task, then by method, in the order given.
     Raises:
-        BenchError: a task could not be made, or its worker died while making it; what is finished is kept.
+        BenchError: a task could not be made, its worker died while making it, or a method lacks an extra; what is
+            finished is kept.
     """
     keys = {
         (task.name, name): fingerprint(task, name, thresholds) for task in tasks for name, thresholds in methods.items()
@@ -151,8 +152,8 @@ def _work(orders: deque[_Order], jobs: int, registry: str) -> Iterator[Outcome]:
                     workers.append(_start(registry, jobs))
                     worker = workers[-1]
                     message = None
-                if isinstance(message, _Unmade):
-                    raise BenchError(f"task {_name_of(worker)} cannot be made: {message.error}")
+                if isinstance(message, _Stop):
+                    raise BenchError(message.why)
                 if isinstance(message, TaskFacts):
                     worker.facts = message
                 if isinstance(message, Outcome):
@@ -234,25 +235,25 @@ def _serve(pipe: Connection, registry: str) -> None:
             try:
                 task = order.task.make()
             except Exception as error:  # noqa: BLE001 - reported by the process that handed it out
-                pipe.send(_Unmade(_in_words(error)))
+                pipe.send(_Stop(f"task {order.task.name} cannot be made: {_in_words(error)}"))
                 continue
             facts = TaskFacts.of(task, order.task)
             pipe.send(facts)
             for name, thresholds in order.methods.items():
-                pipe.send(_judged(name, thresholds, task, facts, known, registry))
+                pipe.send(_answer(name, thresholds, task, facts, known, registry))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         # Nobody waits for answers any more.
         return
 
 
-def _judged(
+def _answer(
     name: str,
     thresholds: tuple[float, ...],
     task: LabelledTask,
     facts: TaskFacts,
     known: dict[str, Method],
     registry: str,
-) -> Outcome:
+) -> Outcome | _Stop:
     began = time.perf_counter()
     try:
         if name not in known:
@@ -265,6 +266,9 @@ def _judged(
         if len(judged) != len(thresholds):
             raise ValueError(f"it answered at {len(judged)} of {len(thresholds)} thresholds")
         said = tuple(tuple(Said.of(verdict) for verdict in verdicts) for verdicts in judged)
+    except MissingExtra as error:
+        # No fault of the method, and no other task would fare better.
+        return _Stop(f"method {name}: {error}")
     except Exception as error:  # noqa: BLE001 - a method is whatever it likes; it is named with its error
         return Outcome.failed(facts, name, thresholds, _in_words(error), time.perf_counter() - began)
     taken = None if held is None or peak is None else max(peak - held, 0.0)

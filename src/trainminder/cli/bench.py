@@ -19,7 +19,7 @@ from trainminder.errors import MissingExtra, SettingsError
 from trainminder.wording import counted, some_names
 
 if TYPE_CHECKING:
-    from trainminder.bench.compare import Comparison
+    from trainminder.bench.compare import Comparison, ThresholdSource
     from trainminder.bench.types import BenchTask
 
 __all__ = ["bench"]
@@ -127,6 +127,7 @@ def bench(
     if quick:
         what, measured = "quick", tasks.quick_set
     chosen = {} if calibrates else thresholds.read_thresholds(names, thresholds_file)
+    source: ThresholdSource = "calibrated" if calibrates else "stored" if thresholds_file is None else "given"
     some: Sequence[BenchTask]
     if recordings is not None:
         from trainminder.bench.recorded import recorded_tasks
@@ -144,7 +145,9 @@ def bench(
             limit = calibrate.FALSE_ALARM_RATE if false_alarm_rate is None else false_alarm_rate
             chosen = compare.choose_thresholds(outcomes, limit)
         with progress("judging", total=len(some) * len(names)) as advance:
-            comparison = compare.compare(what, some, chosen, kept, jobs=jobs, calibration=outcomes, advance=advance)
+            comparison = compare.compare(
+                what, some, chosen, kept, jobs=jobs, thresholds=source, calibration=outcomes, advance=advance
+            )
     _say_thresholds(comparison, thresholds_file)
     shown = comparison.as_json()
     if write_thresholds is not None:
@@ -152,7 +155,7 @@ def bench(
     if page is not None:
         from trainminder.bench.page import write_page
 
-        write_page(shown, page)
+        write_page(shown, page, _command(quick, recordings, methods, false_alarm_rate))
     if form == "json":
         print_json(shown)
     else:
@@ -193,6 +196,16 @@ def _chosen_methods(text: str | None) -> list[str]:
     if problems or not names:
         raise SettingsError(*problems or ["--methods names no method: write --methods default,paper"])
     return names
+
+
+def _command(quick: bool, recordings: Path | None, methods: str | None, false_alarm_rate: float | None) -> str:
+    """What prints the same figures again; of a folder its name alone, which says what it is anywhere."""
+    words = ["trainminder bench"]
+    words += ["--quick"] if quick else []
+    words += [f"--recordings {recordings.name}"] if recordings is not None else []
+    words += [f"--methods {methods}"] if methods is not None else []
+    words += [f"--false-alarm-rate {false_alarm_rate:g}"] if false_alarm_rate is not None else []
+    return " ".join(words)
 
 
 def _say_thresholds(comparison: Comparison, file: Path | None) -> None:

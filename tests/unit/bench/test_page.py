@@ -50,11 +50,11 @@ def comparison(**skills: int) -> Comparison:
         )
         tallies = tuple(tally(each.task, each.verdicts[0]) for each in outcomes)
         methods[name] = Measured(outcomes, tallies, chosen, tuple(curve))
-    return Comparison("standard", methods, tuple(calibration))
+    return Comparison("standard", methods, "calibrated", tuple(calibration))
 
 
 def test_the_page_names_data_seeds_and_command_and_its_pictures_are_there(tmp_path: Path) -> None:
-    write_page(comparison(default=9, paper=5, silent=0).as_json(), tmp_path / "bench.md")
+    write_page(comparison(default=9, paper=5, silent=0).as_json(), tmp_path / "bench.md", "trainminder bench")
     page = (tmp_path / "bench.md").read_text()
     assert "24 tasks, 96 machine-hours, simulated from the seeds 0 to 23. `trainminder bench` of version" in page
     assert "simulated from the seeds 100 to 123" in page
@@ -72,7 +72,7 @@ def test_the_page_names_data_seeds_and_command_and_its_pictures_are_there(tmp_pa
 
 def test_the_tables_show_what_was_measured_and_a_dash_for_what_is_undefined(tmp_path: Path) -> None:
     measured = comparison(default=9, silent=0).as_json()
-    write_page(measured, tmp_path / "bench.md")
+    write_page(measured, tmp_path / "bench.md", "trainminder bench")
     lines = (tmp_path / "bench.md").read_text().splitlines()
     default, silent = (next(line for line in lines if line.startswith(f"| {name} |")) for name in ("default", "silent"))
     assert f"| {measured['methods']['default']['recall']:.3f} (" in default
@@ -84,7 +84,7 @@ def test_the_tables_show_what_was_measured_and_a_dash_for_what_is_undefined(tmp_
 def test_the_same_figures_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        write_page(comparison(default=9, paper=5).as_json(), tmp_path / name / "bench.md")
+        write_page(comparison(default=9, paper=5).as_json(), tmp_path / name / "bench.md", "trainminder bench")
     files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
     assert len(files) > 5
     for file in files:
@@ -92,10 +92,10 @@ def test_the_same_figures_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_notes_written_by_hand_stay_and_are_linked(tmp_path: Path) -> None:
-    write_page(comparison(paper=5).as_json(), tmp_path / "bench.md")
+    write_page(comparison(paper=5).as_json(), tmp_path / "bench.md", "trainminder bench")
     assert "bench-notes.md" not in (tmp_path / "bench.md").read_text()
     (tmp_path / "bench-notes.md").write_text("Why it differs.\n")
-    write_page(comparison(paper=5).as_json(), tmp_path / "bench.md")
+    write_page(comparison(paper=5).as_json(), tmp_path / "bench.md", "trainminder bench")
     assert "[Notes](bench-notes.md)" in (tmp_path / "bench.md").read_text()
     assert (tmp_path / "bench-notes.md").read_text() == "Why it differs.\n"
 
@@ -103,4 +103,4 @@ def test_notes_written_by_hand_stay_and_are_linked(tmp_path: Path) -> None:
 def test_a_page_that_cannot_be_written_is_said_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match="name a file in a folder that can be written"):
-        write_page(comparison(paper=5).as_json(), tmp_path / "file" / "bench.md")
+        write_page(comparison(paper=5).as_json(), tmp_path / "file" / "bench.md", "trainminder bench")

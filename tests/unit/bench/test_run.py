@@ -161,6 +161,12 @@ def test_a_task_that_cannot_be_made_stops_the_run_and_is_named(tmp_path: Path) -
         ran(tmp_path, [*small_tasks(1), BenchTask("unmade", Small("unmade", 1, None), 1)])
 
 
+def test_a_method_that_lacks_an_extra_stops_the_run_and_says_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=r'method lacks: this method needs the extra "bench": pip install'):
+        ran(tmp_path, small_tasks(2), {"blames": (1.0,), "lacks": (1.0,)})
+    assert [each.method for each in ran(tmp_path, small_tasks(2), {"blames": (1.0,)})] == ["blames", "blames"]
+
+
 def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match="two tasks have one name"):
         ran(tmp_path, [*small_tasks(1), *small_tasks(1)])

@@ -79,7 +79,7 @@ def test_labelled_recordings_are_judged_and_broken_down_by_their_tags(judge: Run
     assert ran.code == 0
     assert f"thresholds: those of {tmp_path}" in ran.err
     shown = json.loads(ran.out)
-    assert (shown["tasks"], shown["seeds"], shown["thresholds"]) == (3, [], "stored")
+    assert (shown["tasks"], shown["seeds"], shown["thresholds"]) == (3, [], "given")
     assert set(shown["methods"]) == {"paper"}
     paper = shown["methods"]["paper"]
     assert set(paper) >= FIGURES
@@ -92,6 +92,7 @@ def test_labelled_recordings_are_judged_and_broken_down_by_their_tags(judge: Run
 
     page = (tmp_path / "page.md").read_text()
     assert page.startswith("# Bench: incidents\n")
+    assert "`trainminder bench --recordings incidents --methods paper` of version" in page
     for heading in ("## Methods side by side", "## Delay", "## Thresholds", "## Cost"):
         assert heading in page
     again = judge()
