@@ -176,7 +176,8 @@ class Renderer:
         if model.cron and self.spec.conditions.cron_per_hour:
             self._add_cron(name, values)
         np.clip(values, 0, model.upper, out=values)
-        if name in self.spec.conditions.constant_metrics:
+        shows = any(effect.metric == name for fault in self.faults for effect in fault.effects)
+        if name in self.spec.conditions.constant_metrics and not shows:
             values[:] = np.median(values)
         if model.resolution:
             np.round(values / model.resolution, out=values)

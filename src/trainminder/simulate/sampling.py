@@ -75,7 +75,8 @@ def sample_metric(
         gone, new = cluster.swapped
         kept[gone] &= sampling.seconds[gone] < conditions.swap_at_seconds
         kept[new] &= sampling.seconds[new] >= conditions.swap_at_seconds + 20.0
-    if conditions.absent_ratio:
+    # what a fault shows in is there, so that it can be found
+    if conditions.absent_ratio and not any(effect.metric == name for fault in faults for effect in fault.effects):
         kept[generator(spec.seed, f"absent {name}").random(spec.machines) < conditions.absent_ratio] = False
     skew = conditions.clock_skew_seconds * generator(spec.seed, "clocks").standard_normal(spec.machines)
 
