@@ -14,7 +14,7 @@ import numpy as np
 
 from trainminder.bench.types import BenchTask, LabelledTask
 from trainminder.catalogue import load_catalogue
-from trainminder.simulate import FAULT_MODELS, ClusterSpec, Conditions, Fault, simulate_task
+from trainminder.simulate import FAULT_MODELS, ClusterSpec, Conditions, Fault, draw_cluster, simulate_task
 
 __all__ = ["CALIBRATION_SEED", "TEST_SEED", "Simulated", "calibration_set", "quick_set", "standard_set"]
 
@@ -68,7 +68,7 @@ ENDS_THE_TASK = frozenset(
     {"ecc_error", "nic_dropout", "gpu_card_drop", "cuda_execution_error", "gpu_execution_error", "machine_unreachable"}
 )
 #: What people label as a fault is mostly one that broke the task.
-STRENGTHS = {"subtle": ((0.12, 0.3), 0.15), "clear": ((0.4, 0.75), 0.35), "total": ((1.0, 1.0), 0.5)}
+STRENGTHS = {"subtle": ((0.2, 0.35), 0.15), "clear": ((0.4, 0.75), 0.35), "total": ((1.0, 1.0), 0.5)}
 
 #: Ordinary difficulties: name -> how a task gets it.
 DIFFICULTIES = (
@@ -135,6 +135,8 @@ def _draw_task(seed: int, kind: str) -> BenchTask:
     interval = _one_of(rng, {each: share for each, (share, most, _) in SAMPLING.items() if machines <= most})
     is_profiled = interval <= 5 or rng.random() < 0.4 or not _shows_in(kind, PLAIN)
     difficulty = "plain" if kind != "none" and rng.random() < 0.4 else str(rng.choice(DIFFICULTIES[1:]))
+    if difficulty == "swapped machine" and machines < 8:
+        difficulty = "restart"  # of four machines, one that left and one that came leave too few to compare
     duration = float(SAMPLING[interval][2])
     spec = ClusterSpec(
         machines=machines,
@@ -172,6 +174,8 @@ def _one_of(rng: np.random.Generator, shares: Mapping[int, float]) -> int:
 def _shows_in(kind: str, metrics: Sequence[str]) -> bool:
     """Whether culprits of that kind can be told by these metrics."""
     types = {"none": (), "two at once": {each for pair in TWO_AT_ONCE for each in pair}}.get(kind, (kind,))
+    if kind == "gpu_execution_error" and "gpu_sm_activity" not in metrics:
+        return False  # a subtle one moves power by less than iterations do
     return all(
         FAULT_MODELS[each].silences == "machine"
         or any(effect.metric in metrics and effect.scope != "peers" for effect in FAULT_MODELS[each].effects)
@@ -219,8 +223,10 @@ def _draw_faults(kind: str, spec: ClusterSpec, rng: np.random.Generator) -> tupl
     strength = str(rng.choice(list(STRENGTHS), p=[share for _, share in STRENGTHS.values()]))
     onset = float(rng.uniform(0.3, 0.5) * spec.duration_seconds)
     if spec.conditions.warm_up_at_seconds is not None:
-        onset = max(onset, spec.conditions.warm_up_at_seconds + 150.0)
-    machines = [int(machine) for machine in rng.permutation(spec.machines)]
+        onset = max(onset, spec.conditions.warm_up_at_seconds + 400.0)
+    # a machine that is there for half of the data could not be told from one that broke
+    swapped = draw_cluster(spec).swapped or ()
+    machines = [int(machine) for machine in rng.permutation(spec.machines) if machine not in swapped]
     types: Sequence[str] = TWO_AT_ONCE[int(rng.integers(len(TWO_AT_ONCE)))] if kind == "two at once" else (kind,)
     course = _course(kind, strength, rng)
     faults = []

@@ -26,6 +26,7 @@ __all__ = [
     "Conditions",
     "Fault",
     "Timeline",
+    "draw_cluster",
     "simulate_task",
     "simulate_timeline",
 ]

@@ -219,7 +219,7 @@ FAULT_MODELS: Mapping[str, FaultModel] = {
         of_device=False,
         compute=0.3,
         stuck="idle",
-        effects=(Effect("cpu_usage", "toward", 96.0), Effect("tcp_throughput", "scale", 0.8)),
+        effects=(Effect("cpu_usage", "toward", 96.0), Effect("tcp_throughput", "scale", 0.55)),
     ),
     "memory_leak": FaultModel(
         of_device=False,
@@ -233,7 +233,6 @@ FAULT_MODELS: Mapping[str, FaultModel] = {
         communicate=0.85,
         effects=(
             # lost frames are sent again, and the switch is told to slow down
-            Effect("rdma_throughput", "scale", 0.9),
             Effect("cnp_packet_rate", "add", 2500.0),
             Effect("cnp_packet_rate", "add", 60.0, "peers"),
             Effect("pfc_tx_packet_rate", "add", 300.0),
@@ -244,7 +243,6 @@ FAULT_MODELS: Mapping[str, FaultModel] = {
         group="switch",
         communicate=0.8,
         effects=(
-            Effect("rdma_throughput", "scale", 0.85),
             Effect("pfc_tx_packet_rate", "add", 4000.0),
             Effect("pfc_tx_packet_rate", "add", 150.0, "peers"),
             Effect("cnp_packet_rate", "add", 1200.0),
