@@ -35,7 +35,8 @@ def means(metric: RawMetric, start: float, end: float) -> FloatArray:
     rows = np.repeat(np.arange(len(metric.machines)), np.diff(metric.offsets))[inside]
     count = np.bincount(rows, minlength=len(metric.machines))
     sums = np.bincount(rows, metric.values[inside], len(metric.machines))
-    return np.divide(sums, count, out=np.full(len(count), np.nan), where=count > 0)
+    found: FloatArray = np.divide(sums, count, out=np.full(len(count), np.nan), where=count > 0)
+    return found
 
 
 def departure(metric: RawMetric, truth: Truth, at_fault: Iterable[str]) -> float:
