@@ -38,7 +38,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """``times``: (sample,) seconds from the beginning of the piece; ``totals``: (1 + sample,), from 0 at the beginning."""
+    """``times``: (sample,) seconds from the piece's beginning; ``totals``: (1 + sample,), from 0 there."""
 
     times: FloatArray
     values: FloatArray
@@ -83,7 +83,7 @@ class LiveTask:
         self._active = activate(spec, [fault])[0] if fault else None
         self._lock = threading.Lock()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="simulate")
-        self._next: Future[_Piece] | None = None
+        self._next: Future[tuple[_Piece, tuple[Truth, ...]]] | None = None
         self._piece, self.truths = self._simulate(0, None)
         self._number = 0
 
@@ -118,16 +118,16 @@ class LiveTask:
     def _piece_at(self, second: float) -> _Piece:
         with self._lock:
             while second >= self._piece.ends:
-                self._piece = self._upcoming().result()
+                self._piece, _ = self._upcoming().result()
                 self._next = None
                 self._number += 1
             if second >= self._piece.begins + PREPARE_AT * (self._piece.ends - self._piece.begins):
                 self._upcoming()
             return self._piece
 
-    def _upcoming(self) -> Future[_Piece]:
+    def _upcoming(self) -> Future[tuple[_Piece, tuple[Truth, ...]]]:
         if self._next is None:
-            self._next = self._worker.submit(lambda: self._simulate(self._number + 1, self._piece)[0])
+            self._next = self._worker.submit(self._simulate, self._number + 1, self._piece)
         return self._next
 
     def _simulate(self, number: int, earlier: _Piece | None) -> tuple[_Piece, tuple[Truth, ...]]:

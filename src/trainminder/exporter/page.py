@@ -107,9 +107,7 @@ def metrics_page(machine: str, readings: Readings, second: float, begun_at: floa
         readings: by metric and device, as ``LiveTask.read`` gives them.
         second: since the exporters started, at ``begun_at`` (Unix seconds), with all their counters at 0.
     """
-    return "".join(
-        _text(name, kind, told, samples) for name, kind, told, samples in _families(machine, readings, second, begun_at)
-    )
+    return "".join(_text(*family) for family in _families(machine, readings, second, begun_at))
 
 
 Family = tuple[str, Literal["gauge", "counter"], str, list[Sample]]
@@ -191,10 +189,9 @@ def _rdma(readings: Readings, _: float) -> Iterator[Family]:
         ("rx_out_of_sequence", "out_of_sequence_packets_received", "Out of sequence packets received."),
     ):
         # The first port has them all.
-        port: list[Sample] = [
-            ({"device": PORTS[0], "port": "1"}, reading.last) for reading in _of_machine(readings, metric)
-        ]
-        yield f"node_infiniband_{name}_total", "counter", told, port
+        first = {"device": PORTS[0], "port": "1"}
+        errors: list[Sample] = [(first, reading.last) for reading in _of_machine(readings, metric)]
+        yield f"node_infiniband_{name}_total", "counter", told, errors
 
 
 def _ports(readings: Readings, metric: str, share: float) -> list[Sample]:

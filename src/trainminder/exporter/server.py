@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from trainminder.clock import Clock
@@ -50,6 +52,11 @@ class ExporterServer(ThreadingHTTPServer):
                 f"--host {host} --port {port}: cannot listen there: {error.strerror}: choose another with --port"
             ) from error
         self.begun_at = clock.now()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if isinstance(sys.exception(), ConnectionError):
+            return  # a scrape that timed out has gone
+        super().handle_error(request, client_address)
 
     @property
     def authority(self) -> str:
