@@ -14,7 +14,8 @@ import numpy as np
 
 from trainminder.bench.types import BenchTask, LabelledTask
 from trainminder.catalogue import load_catalogue
-from trainminder.simulate import FAULT_MODELS, ClusterSpec, Conditions, Fault, draw_cluster, simulate_task
+from trainminder.simulate import FAULT_MODELS, ClusterSpec, Conditions, Fault, simulate_task, swapped_machines
+from trainminder.simulate.mix import FAULT_MIX
 
 __all__ = ["CALIBRATION_SEED", "TEST_SEED", "Simulated", "calibration_set", "quick_set", "standard_set"]
 
@@ -44,13 +45,7 @@ PLAIN = (
     "rdma_throughput", "memory_usage", "tcp_throughput", "disk_io",
 )  # fmt: skip
 
-#: Share of the faulty tasks by type: the production mix where the publication gives one; the rest of it is spread
-#: over the types that it does not name. Every type gets at least ``LEAST_PER_TYPE`` tasks.
-MIX = {
-    "ecc_error": 0.26, "pcie_downgrading": 0.086, "nic_dropout": 0.057, "gpu_card_drop": 0.02, "nvlink_error": 0.017,
-    "aoc_error": 0.01, "cuda_execution_error": 0.146, "gpu_execution_error": 0.077, "hdfs_error": 0.057,
-    "machine_unreachable": 0.06,
-}  # fmt: skip
+#: Every type gets at least so many tasks, and two at once eight; the others follow the production mix.
 LEAST_PER_TYPE = 5
 #: 99 % of faults are of one machine.
 LEAST_PER_GROUP_TYPE = 3
@@ -123,8 +118,8 @@ def _fault_types(seed: int, count: int) -> list[str]:
     fewer = min(count / (STANDARD_TASKS // 2), 1.0)
     types = [kind for kind, times in {**least, "two at once": 8}.items() for _ in range(max(round(times * fewer), 1))]
     rng = np.random.default_rng([seed, 1])
-    shares = np.array(list(MIX.values()))
-    types += rng.choice(list(MIX), max(count - len(types), 0), p=shares / shares.sum()).tolist()
+    shares = np.array(list(FAULT_MIX.values()))
+    types += rng.choice(list(FAULT_MIX), max(count - len(types), 0), p=shares / shares.sum()).tolist()
     return [str(kind) for kind in rng.permutation(types[:count])]
 
 
@@ -193,7 +188,7 @@ def _made_hard(spec: ClusterSpec, difficulty: str, rng: np.random.Generator) -> 
         return replace(spec, missing_ratio=float(rng.uniform(0.02, 0.15)), gaps_per_hour=float(rng.uniform(1.0, 6.0)))
     if difficulty == "uneven stages":
         stages = max(stages for stages in (1, 2, 4) if spec.machines >= 2 * stages)
-        changed = with_conditions(stage_unevenness=float(rng.uniform(0.3, 1.0)), rank0_duties=float(rng.uniform(3, 15)))
+        changed = with_conditions(stage_unevenness=float(rng.uniform(0.3, 1.0)), rank0_duties=float(rng.uniform(3, 10)))
         return replace(spec, pipeline_stages=stages, conditions=changed)
     if difficulty == "experts":
         experts = max(each for each in (1, 2, 4, 8) if spec.machines >= 2 * each)
@@ -225,7 +220,7 @@ def _draw_faults(kind: str, spec: ClusterSpec, rng: np.random.Generator) -> tupl
     if spec.conditions.warm_up_at_seconds is not None:
         onset = max(onset, spec.conditions.warm_up_at_seconds + 400.0)
     # a machine that is there for half of the data could not be told from one that broke
-    swapped = draw_cluster(spec).swapped or ()
+    swapped = swapped_machines(spec)
     machines = [int(machine) for machine in rng.permutation(spec.machines) if machine not in swapped]
     types: Sequence[str] = TWO_AT_ONCE[int(rng.integers(len(TWO_AT_ONCE)))] if kind == "two at once" else (kind,)
     course = _course(kind, strength, rng)
