@@ -16,11 +16,11 @@ MADE := $(VENV)/.made
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 
-.PHONY: help demo test lint docs models bench clean
+.PHONY: help demo test lint docs models bench bench-page clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
 
 demo: $(CORE) ## Simulate a task with a fault, find it, write the report
 	@$(BIN)/trainminder demo
@@ -45,8 +45,11 @@ bench: $(DEV) ## Time a pass and the start of the command line
 	@$(BIN)/python benchmarks/start.py
 	@$(BIN)/python benchmarks/pass.py
 
+bench-page: $(DEV) ## Compare the methods on the standard set; write docs/bench.md and the thresholds
+	@$(BIN)/trainminder bench --page docs/bench.md --write-thresholds src/trainminder/bench/thresholds.toml
+
 clean: ## Remove .venv and everything that was built
-	@rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
+	@rm -rf $(VENV) build dist demo bench-results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
 	@find src tests tools benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 $(MADE):
@@ -71,5 +74,5 @@ $(CORE): $(MADE) pyproject.toml
 $(DEV): $(MADE) pyproject.toml
 	@echo "installing trainminder with what training and the tests need"
 	@$(INSTALL) '$(TORCH)'
-	@$(INSTALL) --editable '.[train,dev]'
+	@$(INSTALL) --editable '.[train,bench,dev]'
 	@touch $(CORE) $@

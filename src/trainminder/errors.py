@@ -8,6 +8,7 @@
     │   └── MembershipError     which machines form the task could not be learned
     ├── ModelError          retrain, or set what the model was trained with
     ├── MissingExtra        install an optional part
+    ├── BenchError          a run of the bench could not go on; what is finished is kept
     └── Unobservable        the data were read, but no verdict can be given (verdict *unknown*)
         └── TooFewMachines      of two, neither stands out
 
@@ -18,6 +19,7 @@ these with ``raise ... from``.
 from __future__ import annotations
 
 __all__ = [
+    "BenchError",
     "MembershipError",
     "MissingExtra",
     "ModelError",
@@ -68,6 +70,10 @@ class MissingExtra(TrainminderError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f'{what} needs the extra "{extra}": pip install "trainminder[{extra}]"')
+
+
+class BenchError(TrainminderError):
+    """A run of the bench could not go on."""
 
 
 class Unobservable(TrainminderError):

@@ -29,7 +29,7 @@ from trainminder.cli.options import (
 )
 from trainminder.cli.output import print_json, print_table
 from trainminder.cli.progress import progress
-from trainminder.errors import MissingExtra, RecordingError, SettingsError
+from trainminder.errors import MissingExtra, SettingsError
 
 if TYPE_CHECKING:
     from trainminder.catalogue import Catalogue
@@ -80,7 +80,7 @@ def train(
     )
     catalogue = catalogue_of(settings, metric)
     if recordings:
-        tasks = _read_labelled(recordings, settings, catalogue)
+        tasks = _labelled_tasks(recordings, settings, catalogue)
     else:
         fetched = fetch(Wanted(None, task, at, minutes), settings, catalogue)
         tasks = [(fetched.raw, ())]
@@ -146,7 +146,7 @@ def prioritise(
     catalogue = catalogue_of(settings, metric)
     if not recordings:
         raise SettingsError("no RECORDING given: name labelled recordings (labels lie beside them as NAME.truth.json)")
-    tasks = _read_labelled(recordings, settings, catalogue, needs_labels=True)
+    tasks = _labelled_tasks(recordings, settings, catalogue, needs_labels=True)
     from trainminder.prioritise import label_windows, learn_priority
 
     metrics = [name for name in catalogue if any(name in raw.specs for raw, _ in tasks)]
@@ -174,29 +174,14 @@ def prioritise(
     typer.echo(f"for the settings file:\ndetect:\n  metrics: [{', '.join(priority.metrics)}]")
 
 
-def _read_labelled(
+def _labelled_tasks(
     paths: Sequence[Path], settings: Settings, catalogue: Catalogue, *, needs_labels: bool = False
 ) -> list[tuple[RawTask, tuple[Truth, ...]]]:
-    """Every task of every recording with its known faults.
+    """Every task of every recording with its known faults."""
+    from trainminder.source.recordings import read_labelled
 
-    Raises:
-        RecordingError: a recording cannot be read, or lacks its labels where they are needed.
-    """
-    from trainminder.source.recordings import read_recordings
-    from trainminder.source.recordings.tables import list_files
-    from trainminder.source.recordings.truth import read_truth, truth_path
-
-    found: list[tuple[RawTask, tuple[Truth, ...]]] = []
-    for path in paths:
-        for file in list_files(path):
-            labels = truth_path(file)
-            if needs_labels and not labels.exists():
-                raise RecordingError(
-                    f"{file} has no labels: {labels} is missing (write [] in it if nothing was faulty)"
-                )
-            truths = read_truth(labels) if labels.exists() else ()
-            found += [
-                (raw, tuple(truth for truth in truths if truth.machine in raw.machines))
-                for raw in read_recordings(file, catalogue, settings.recording)
-            ]
-    return found
+    return [
+        (task.raw, task.truths)
+        for path in paths
+        for task in read_labelled(path, catalogue, settings.recording, needs_labels=needs_labels)
+    ]
