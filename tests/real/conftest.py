@@ -43,6 +43,12 @@ def prometheus_scraping(servers: Servers) -> Callable[[Mapping[str, str]], Serve
 
 
 @pytest.fixture
+def prometheus_discovering(servers: Servers) -> Callable[[str], Server]:
+    """Start a Prometheus that scrapes each second what an HTTP service discovery lists."""
+    return lambda url: support.prometheus_discovering(servers, url)
+
+
+@pytest.fixture
 def node_exporter(servers: Servers) -> Callable[[], Server]:
     """Start node_exporter with its usual collectors."""
     return lambda: servers.start(

@@ -179,15 +179,22 @@ def victoria_metrics_with(servers: Servers, series: Iterable[Series]) -> Server:
 
 def prometheus_scraping(servers: Servers, targets: Mapping[str, str]) -> Server:
     """Start a Prometheus that scrapes these targets each second: address -> value of the label ``instance``."""
+    entries = "".join(
+        f"  - targets: ['{address}']\n    labels: {{instance: '{name}', task: 'llm'}}\n"
+        for address, name in targets.items()
+    )
+    return _prometheus_of(servers, f"- job_name: node\n  static_configs:\n{entries}")
 
+
+def prometheus_discovering(servers: Servers, url: str) -> Server:
+    """Start a Prometheus that scrapes each second what an HTTP service discovery lists."""
+    return _prometheus_of(servers, f"- job_name: discovered\n  http_sd_configs: [{{url: '{url}'}}]\n")
+
+
+def _prometheus_of(servers: Servers, jobs: str) -> Server:
     def arguments(port: int, folder: Path) -> list[str]:
-        entries = "".join(
-            f"  - targets: ['{address}']\n    labels: {{instance: '{name}', task: 'llm'}}\n"
-            for address, name in targets.items()
-        )
         (folder / "prometheus.yml").write_text(
-            "global: {scrape_interval: 1s, scrape_timeout: 900ms}\n"
-            f"scrape_configs:\n- job_name: node\n  static_configs:\n{entries}"
+            f"global: {{scrape_interval: 1s, scrape_timeout: 900ms}}\nscrape_configs:\n{jobs}"
         )
         return [
             f"--config.file={folder / 'prometheus.yml'}",

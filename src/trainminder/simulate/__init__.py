@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trainminder.errors import SettingsError
-from trainminder.simulate.cluster import Cluster, ClusterSpec, draw_cluster
+from trainminder.simulate.cluster import Cluster, ClusterSpec, draw_cluster, swapped_machines
 from trainminder.simulate.conditions import CALM, Conditions
 from trainminder.simulate.faults import FAULT_MODELS, Fault, activate
 from trainminder.simulate.metrics import METRIC_MODELS, Renderer
@@ -28,6 +28,7 @@ __all__ = [
     "Timeline",
     "simulate_task",
     "simulate_timeline",
+    "swapped_machines",
 ]
 
 
@@ -57,7 +58,7 @@ def simulate_task(
         samplings={level: draw_sampling(spec, level) for level in ("machine", "device")},
     )
     metrics = tuple(
-        sample_metric(spec, cluster, renderer.samplings[METRIC_MODELS[name].level], name, renderer.render(name), active)
+        sample_metric(spec, renderer.samplings[METRIC_MODELS[name].level], name, renderer.render(name), active)
         for name in known
     )
     raw = RawTask(

@@ -12,7 +12,7 @@ from trainminder.errors import SettingsError
 from trainminder.simulate.conditions import CALM, Conditions
 from trainminder.types import FloatArray, IntArray
 
-__all__ = ["Cluster", "ClusterSpec", "Pace", "draw_cluster", "generator"]
+__all__ = ["Cluster", "ClusterSpec", "Pace", "draw_cluster", "generator", "swapped_machines"]
 
 MACHINES_PER_RACK = 4
 RACKS_PER_SWITCH = 2
@@ -153,7 +153,6 @@ class Cluster:
     work of an iteration from stage to stage. ``speed``: (machine,) share of the nominal compute time that a machine
     takes. ``rack_celsius``: (machine,) and ``slot_celsius``: (device,), added to every temperature.
     ``factors``: metric -> (machine,), on its level, for what has always been different.
-    ``swapped``: the machine that is exchanged and the one that takes its place, None if there is no exchange.
     """
 
     names: tuple[str, ...]
@@ -168,7 +167,6 @@ class Cluster:
     rack_celsius: FloatArray
     slot_celsius: FloatArray
     factors: Mapping[str, FloatArray]
-    swapped: tuple[int, int] | None
 
 
 def generator(seed: int, purpose: str) -> np.random.Generator:
@@ -217,13 +215,14 @@ def draw_cluster(spec: ClusterSpec) -> Cluster:
         rack_celsius=rack_celsius + spec.conditions.hot_rack_celsius * (rack == hot),
         slot_celsius=slot_celsius,
         factors=factors,
-        swapped=None if spec.conditions.swap_at_seconds is None or spec.machines < 2 else _two(spec, own),
     )
 
 
-def _two(spec: ClusterSpec, rng: np.random.Generator) -> tuple[int, int]:
-    first, second = rng.choice(spec.machines, 2, replace=False).tolist()
-    return first, second
+def swapped_machines(spec: ClusterSpec) -> tuple[int, ...]:
+    """The machine that is exchanged and the one that takes its place; empty if there is no exchange."""
+    if spec.conditions.swap_at_seconds is None or spec.machines < 2:
+        return ()
+    return tuple(generator(spec.seed, "swap").choice(spec.machines, 2, replace=False).tolist())
 
 
 def _always_different(spec: ClusterSpec, rng: np.random.Generator) -> tuple[dict[str, FloatArray], FloatArray]:

@@ -41,9 +41,10 @@ class Conditions:
     clock_skew_seconds: float = 0.0
     """Standard deviation of the machines' clocks, in the instants they report."""
     absent_ratio: float = 0.0
-    """Share of (machine, metric) pairs that the exporters of those machines do not have."""
+    """Share of (machine, metric) pairs that the exporters of those machines do not have; of metrics that no fault
+    shows in."""
     constant_metrics: tuple[str, ...] = ()
-    """Metrics that read the same number on every machine throughout."""
+    """Metrics that read the same number on every machine throughout, but for those that a fault shows in."""
 
     def problems(self) -> list[str]:
         """What cannot be simulated, one line each."""

@@ -219,7 +219,7 @@ FAULT_MODELS: Mapping[str, FaultModel] = {
         of_device=False,
         compute=0.3,
         stuck="idle",
-        effects=(Effect("cpu_usage", "toward", 96.0), Effect("tcp_throughput", "scale", 0.8)),
+        effects=(Effect("cpu_usage", "toward", 96.0), Effect("tcp_throughput", "scale", 0.55)),
     ),
     "memory_leak": FaultModel(
         of_device=False,
@@ -233,7 +233,6 @@ FAULT_MODELS: Mapping[str, FaultModel] = {
         communicate=0.85,
         effects=(
             # lost frames are sent again, and the switch is told to slow down
-            Effect("rdma_throughput", "scale", 0.9),
             Effect("cnp_packet_rate", "add", 2500.0),
             Effect("cnp_packet_rate", "add", 60.0, "peers"),
             Effect("pfc_tx_packet_rate", "add", 300.0),
@@ -244,7 +243,6 @@ FAULT_MODELS: Mapping[str, FaultModel] = {
         group="switch",
         communicate=0.8,
         effects=(
-            Effect("rdma_throughput", "scale", 0.85),
             Effect("pfc_tx_packet_rate", "add", 4000.0),
             Effect("pfc_tx_packet_rate", "add", 150.0, "peers"),
             Effect("cnp_packet_rate", "add", 1200.0),
@@ -356,7 +354,7 @@ def _activate(spec: ClusterSpec, index: int, fault: Fault) -> ActiveFault:
         end=min(end, spec.duration_seconds, np.inf if halt is None else halt),
         strength=fault.strength,
         ramp_seconds=fault.ramp_seconds or (end - fault.onset_seconds if model.grows else 0.0),
-        effects=_shown(effects, fault.metric_share, rng),
+        effects=_shown(effects, fault.metric_share, spec.metrics, rng),
         on_seconds=fault.on_seconds,
         off_seconds=fault.off_seconds,
         halt=halt,
@@ -375,12 +373,17 @@ def machines_of(spec: ClusterSpec, fault: Fault) -> tuple[int, ...]:
     return (fault.machine, *others)
 
 
-def _shown(effects: tuple[Effect, ...], share: float, rng: np.random.Generator) -> tuple[Effect, ...]:
-    """The effects that show if each metric's do so with this chance; at least one metric's."""
+def _shown(
+    effects: tuple[Effect, ...], share: float, given: tuple[str, ...] | None, rng: np.random.Generator
+) -> tuple[Effect, ...]:
+    """The effects that show if each metric's do so with this chance; at least one of the metrics ``given`` does."""
     metrics = list(dict.fromkeys(effect.metric for effect in effects if effect.scope != "peers"))
-    if share >= 1 or not metrics:
+    drawn = {metric for metric in metrics if rng.random() < share}
+    able = [metric for metric in metrics if given is None or metric in given]
+    place = int(rng.integers(len(able))) if able else 0
+    if share >= 1 or not able:
         return effects
-    kept = {metric for metric in metrics if rng.random() < share} or {metrics[int(rng.integers(len(metrics)))]}
+    kept = drawn if drawn & set(able) else drawn | {able[place]}
     return tuple(effect for effect in effects if effect.metric in kept)
 
 

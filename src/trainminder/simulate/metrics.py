@@ -29,8 +29,8 @@ class MetricModel:
     by which one training task's level differs from another's. ``offset_ratio``: permanent spread between
     machines (and, at a third of it, devices). ``noise_ratio``, ``noise``: spread of each sample.
     ``wander_ratio``: slow noise of a machine. ``burst``: typical height of a burst.
-    ``resolution``: step of the exporter's values. ``is_rate``: taken over the whole interval, where
-    gauges average over one second at most.
+    ``resolution``: step of the exporter's values. ``is_rate``: taken over the whole interval, as rates and the
+    device's profiling fields are, where other gauges average over one second at most.
     """
 
     level: Level
@@ -76,27 +76,27 @@ METRIC_MODELS: Mapping[str, MetricModel] = {
     ),
     "gpu_graphics_activity": MetricModel(
         "device", (0.97, 0.95, 0.93, 0.12, 0.95, 0.02, 0.97, 0.02, 0.96, 0),
-        role_ratio=0.02, burst=-0.2, upper=1, offset_ratio=0.002, noise_ratio=0.004, task_range=(0.97, 1),
+        role_ratio=0.02, burst=-0.2, upper=1, offset_ratio=0.002, noise_ratio=0.004, task_range=(0.97, 1), is_rate=True,
     ),
     "gpu_tensor_activity": MetricModel(
         "device", (0.46, 0.08, 0.05, 0, 0.42, 0, 0, 0, 0, 0),
-        burst=-0.12, upper=1, noise_ratio=0.012,
+        burst=-0.12, upper=1, noise_ratio=0.012, is_rate=True,
     ),
     "nvlink_bandwidth": MetricModel(
         "device", (1.1e11, 2.6e11, 5e10, 1e9, 1e11, 1e8, 1e9, 0, 2e9, 0),
-        role_ratio=0.2, burst=-3e10, noise_ratio=0.015, task_range=(0.6, 1.2),
+        role_ratio=0.2, burst=-3e10, noise_ratio=0.015, task_range=(0.6, 1.2), is_rate=True,
     ),
     "gpu_sm_activity": MetricModel(
         "device", (0.88, 0.4, 0.75, 0.05, 0.8, 0.01, 0.86, 0.01, 0.24, 0),
-        burst=-0.18, upper=1,
+        burst=-0.18, upper=1, is_rate=True,
     ),
     "gpu_fp_activity": MetricModel(
         "device", (0.13, 0.03, 0.22, 0, 0.11, 0, 0, 0, 0, 0),
-        burst=-0.04, upper=1, noise_ratio=0.015,
+        burst=-0.04, upper=1, noise_ratio=0.015, is_rate=True,
     ),
     "gpu_memory_bandwidth": MetricModel(
         "device", (0.42, 0.3, 0.65, 0.05, 0.4, 0.04, 0.05, 0, 0.08, 0),
-        burst=-0.12, upper=1, noise_ratio=0.012,
+        burst=-0.12, upper=1, noise_ratio=0.012, is_rate=True,
     ),
     "gpu_sm_clock": MetricModel(
         "device", (1745, 1860, 1830, 1965, 1770, 1980, 1745, 1980, 1935, 345),
@@ -112,7 +112,7 @@ METRIC_MODELS: Mapping[str, MetricModel] = {
     ),
     "pcie_bandwidth": MetricModel(
         "device", (4e9, 3.2e10, 3e9, 8e9, 3e9, 1.2e10, 1e9, 2e8, 8e8, 1e7),
-        role_ratio=0.4, burst=4e9, offset_ratio=0.01, noise_ratio=0.02, task_range=(0.7, 1.2),
+        role_ratio=0.4, burst=4e9, offset_ratio=0.01, noise_ratio=0.02, task_range=(0.7, 1.2), is_rate=True,
     ),
     "rdma_throughput": MetricModel(
         "machine", (2e10, 2.4e11, 1e9, 5e8, 1e10, 2e9, 1e8, 1e8, 2e8, 1e6),
@@ -176,7 +176,8 @@ class Renderer:
         if model.cron and self.spec.conditions.cron_per_hour:
             self._add_cron(name, values)
         np.clip(values, 0, model.upper, out=values)
-        if name in self.spec.conditions.constant_metrics:
+        shows = any(effect.metric == name for fault in self.faults for effect in fault.effects)
+        if name in self.spec.conditions.constant_metrics and not shows:
             values[:] = np.median(values)
         if model.resolution:
             np.round(values / model.resolution, out=values)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainminder.simulate.cluster import Cluster, ClusterSpec, generator
+from trainminder.simulate.cluster import ClusterSpec, generator, swapped_machines
 from trainminder.simulate.faults import ActiveFault
 from trainminder.types import BoolArray, FloatArray, Level, RawMetric
 
@@ -45,12 +45,16 @@ def draw_sampling(spec: ClusterSpec, level: Level) -> Sampling:
         strict=True,
     ):
         kept[machine] &= (seconds[machine] < start) | (seconds[machine] >= start + length)
+    if swapped := swapped_machines(spec):
+        gone, new = swapped
+        at = spec.conditions.swap_at_seconds or 0.0
+        kept[gone] &= seconds[gone] < at
+        kept[new] &= seconds[new] >= at + 20.0
     return Sampling(level, seconds, kept)
 
 
 def sample_metric(
     spec: ClusterSpec,
-    cluster: Cluster,
     sampling: Sampling,
     name: str,
     values: FloatArray,
@@ -71,11 +75,8 @@ def sample_metric(
         for machine in fault.machines:
             kept[machine, device] &= ~fault.is_on(sampling.seconds[machine])
     conditions = spec.conditions
-    if cluster.swapped is not None and conditions.swap_at_seconds is not None:
-        gone, new = cluster.swapped
-        kept[gone] &= sampling.seconds[gone] < conditions.swap_at_seconds
-        kept[new] &= sampling.seconds[new] >= conditions.swap_at_seconds + 20.0
-    if conditions.absent_ratio:
+    # what a fault shows in is there, so that it can be found
+    if conditions.absent_ratio and not any(effect.metric == name for fault in faults for effect in fault.effects):
         kept[generator(spec.seed, f"absent {name}").random(spec.machines) < conditions.absent_ratio] = False
     skew = conditions.clock_skew_seconds * generator(spec.seed, "clocks").standard_normal(spec.machines)
 

@@ -238,3 +238,39 @@ def test_faults_that_cannot_be_injected_are_all_named_at_once() -> None:
         "fault 3: onset 700 s is outside the 700 s that are simulated",
         "fault 3: strength is 0: it must be more than 0 and at most 1",
     )
+
+
+@pytest.mark.parametrize(("fault_type", "size"), [("switch_fault", 8), ("rack_fault", 4), ("nvlink_domain_fault", 4)])
+def test_a_group_fault_labels_and_strikes_every_machine_of_its_group(fault_type: str, size: int) -> None:
+    spec = dataclasses.replace(SPEC, machines=24, metrics=SHOWS_IN[fault_type])
+    raw, truths = simulate_task(spec, [Fault(9, fault_type, ONSET, DURATION)], specs=CATALOGUE)
+    struck = {f"machine-{index:04d}" for index in range(8, 8 + size)}
+    assert {truth.machine for truth in truths} == struck
+    assert len({(truth.start, truth.end, truth.fault_type) for truth in truths}) == 1
+    for truth in truths:
+        assert departure(raw.metrics[0], truth, ONSET + 60) > 2.5
+
+
+def test_a_group_fault_that_would_strike_most_machines_is_refused() -> None:
+    with pytest.raises(SettingsError, match="switch_fault would strike 8 of 8 machines: simulate at least twice"):
+        simulate_task(SPEC, [Fault(1, "switch_fault", ONSET)], specs=CATALOGUE)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_fault_that_shows_in_few_metrics_shows_in_one_that_is_given(seed: int) -> None:
+    fault = Fault(CULPRIT, "cuda_execution_error", ONSET, DURATION, metric_share=0.05)
+    raw, truth = simulate(seed, fault, metrics=("cpu_usage", "gpu_temperature"))
+    assert truth is not None
+    assert departure(raw.metrics[0], truth, ONSET + 20) > 2.5
+
+
+def test_a_course_that_cannot_be_is_refused() -> None:
+    wrong = Fault(0, "clock_drop", 10.0, on_seconds=0.0, off_seconds=-1.0, restarts_after_seconds=5.0, metric_share=0)
+    with pytest.raises(SettingsError) as caught:
+        simulate_task(SPEC, [wrong], specs=CATALOGUE)
+    assert caught.value.problems == (
+        "fault 0: on_seconds is 0: it must be more than 0",
+        "fault 0: restarts_after_seconds is given and halts_after_seconds is not: give both",
+        "fault 0: off_seconds is -1: it must not be negative",
+        "fault 0: metric_share is 0: it must be more than 0 and at most 1",
+    )

@@ -146,3 +146,45 @@ def test_the_states_of_a_window_fill_it() -> None:
     # three tenths of the culprit's progress are lost: it idles for three tenths of its longer computing time
     computing, idle = mine[STATES.index("compute"), 450:].sum(), mine[STATES.index("idle"), 450:].sum()
     assert idle / (idle + computing) == pytest.approx(0.3, abs=0.05)
+
+
+def test_a_task_that_halts_stands_still_and_its_fault_ends_there() -> None:
+    fault = Fault(1, "ecc_error", ONSET, halts_after_seconds=300.0)
+    timeline = simulate_timeline(CALM, [fault])
+    _, (truth,) = simulate_task(CALM, [fault], specs=load_catalogue())
+    assert truth.end - CALM.start_at == ONSET + 300
+    standing = timeline.kind == STATES.index("down")
+    assert timeline.start[standing].tolist() == [ONSET + 300]
+    hung, down = slice(430, 690), slice(710, 1190)
+    duty = by_series("gpu_duty_cycle", fault)
+    assert duty[[0, 1, 4, 5], hung].min() >= 98
+    assert duty[:, down].max() == 0
+
+
+def test_a_task_started_again_trains_without_the_fault() -> None:
+    fault = Fault(1, "cuda_execution_error", ONSET, halts_after_seconds=100.0, restarts_after_seconds=120.0)
+    timeline = simulate_timeline(CALM, [fault])
+    (loading,) = timeline.start[timeline.kind == STATES.index("load")]
+    assert loading == pytest.approx(ONSET + 220)
+    assert median_period(timeline, 900, 1200) == pytest.approx(5.0, rel=0.02)
+
+
+def test_work_cut_off_by_a_halt_is_counted_up_to_it() -> None:
+    timeline = simulate_timeline(CALM, [Fault(1, "clock_drop", ONSET, halts_after_seconds=301.5)])
+    last = int(np.flatnonzero(timeline.close <= ONSET + 301.5)[-1])
+    assert timeline.close[last] == ONSET + 301.5
+    whole = float(np.median(timeline.own[timeline.kind == STATES.index("compute")]))
+    assert (timeline.own[last] < 1.02 * whole).all()
+    until = np.tile(np.arange(1.0, 1200.0), (6, 1))
+    np.testing.assert_allclose(timeline.shares(until, 1.0).sum(axis=0), 1, atol=1e-9)
+
+
+def test_an_intermittent_fault_slows_the_task_only_while_it_is_there() -> None:
+    fault = Fault(2, "clock_drop", ONSET, END - ONSET, on_seconds=100.0, off_seconds=100.0)
+    timeline = simulate_timeline(CALM, [fault])
+    compute = float(np.median(timeline.own[timeline.kind == STATES.index("compute")]))
+    assert median_period(timeline, ONSET + 10, ONSET + 100) == pytest.approx(5.0 + compute, rel=0.05)
+    assert median_period(timeline, ONSET + 110, ONSET + 200) == pytest.approx(5.0, rel=0.02)
+    clock = by_series("gpu_sm_clock", fault)[4:6].min(axis=0)
+    assert clock[410:490].max() < 1200
+    assert clock[510:590].min() > 1500
