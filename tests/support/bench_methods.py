@@ -99,9 +99,14 @@ class Fails:
         return [() for _ in thresholds]
 
 
+def unbuilt() -> Method:
+    """Needs what is not installed, and knows at once."""
+    raise MissingExtra("this method", "bench")
+
+
 @dataclass(frozen=True)
 class Lacks:
-    """Needs what is not installed."""
+    """Needs what is not installed, and finds out when it judges."""
 
     name: str = "lacks"
     thresholds: tuple[float, ...] = (1.0,)
@@ -123,5 +128,6 @@ METHODS: Mapping[str, Callable[[], Method]] = {
     "blames too": lambda: Blames("blames too"),
     "fails": Fails,
     "lacks": Lacks,
+    "unbuilt": unbuilt,
     "dies": lambda: Fails("dies", dies=True),
 }

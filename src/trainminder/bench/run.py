@@ -87,7 +87,7 @@ def find_methods(registry: str = REGISTRY) -> Mapping[str, Callable[[], Method]]
 
 def standard_methods() -> tuple[str, ...]:
     """The methods of the standard comparison, in the order they are shown."""
-    names: tuple[str, ...] = import_module("trainminder.bench.methods").STANDARD
+    names: tuple[str, ...] = import_module("trainminder.bench.methods").standard_methods()
     return names
 
 
@@ -109,6 +109,7 @@ def run_methods(
     Returns:
         outcomes by task, then by method, in the order given.
     Raises:
+        MissingExtra: a method cannot be built; or whatever else building it raises.
         BenchError: a task could not be made, its worker died while making it, or a method lacks an extra; what is
             finished is kept.
     """
@@ -124,6 +125,9 @@ def run_methods(
         for task in sorted(tasks, key=lambda task: -task.cost)
         if (wanted := {name: tuple(each) for name, each in methods.items() if (task.name, name) not in outcomes})
     )
+    for name in dict.fromkeys(name for order in orders for name in order.methods):
+        # What a method lacks is said here, before anything is run.
+        find_methods(registry)[name]()
     for outcome in _work(orders, min(jobs, len(orders)), registry):
         pair = (outcome.task.name, outcome.method)
         ledger.add(keys[pair], outcome)

@@ -21,7 +21,7 @@ from trainminder.bench.ledger import fingerprint, open_ledger
 from trainminder.bench.outcomes import Outcome
 from trainminder.bench.run import run_methods
 from trainminder.bench.types import BenchTask
-from trainminder.errors import BenchError, SettingsError
+from trainminder.errors import BenchError, MissingExtra, SettingsError
 
 METHODS = {"passes": (20.0,), "blames": (1.0,)}
 
@@ -164,7 +164,12 @@ def test_a_task_that_cannot_be_made_stops_the_run_and_is_named(tmp_path: Path) -
 def test_a_method_that_lacks_an_extra_stops_the_run_and_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(BenchError, match=r'method lacks: this method needs the extra "bench": pip install'):
         ran(tmp_path, small_tasks(2), {"blames": (1.0,), "lacks": (1.0,)})
-    assert [each.method for each in ran(tmp_path, small_tasks(2), {"blames": (1.0,)})] == ["blames", "blames"]
+
+
+def test_a_method_that_cannot_be_built_is_said_before_anything_is_run(tmp_path: Path, judged: Path) -> None:
+    with pytest.raises(MissingExtra, match=r'this method needs the extra "bench": pip install'):
+        ran(tmp_path, small_tasks(2), {"blames": (1.0,), "unbuilt": (1.0,)})
+    assert judged.read_text() == ""
 
 
 def test_two_tasks_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -227,5 +232,5 @@ def test_measuring_what_thresholds_were_chosen_on_is_refused(tmp_path: Path) -> 
 
 
 def test_the_methods_of_these_tests_are_found_by_name() -> None:
-    # Workers import them anew: a lambda among them is no hindrance.
+    # Workers find them by name: a lambda among them is no hindrance.
     assert bench_methods.METHODS["dies"]().name == "dies"
