@@ -65,13 +65,13 @@ def _packet_loss(rank: Rank, usual: Usual) -> Undo:
 
 def _freeze(rank: Rank, usual: Usual) -> Undo:
     del usual
-    os.kill(rank.pid, signal.SIGSTOP)
-    return lambda: _go_on(rank.pid)
+    _send(rank, signal.SIGSTOP)
+    return lambda: _send(rank, signal.SIGCONT)
 
 
-def _go_on(pid: int) -> None:
+def _send(rank: Rank, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGCONT)
+        os.kill(rank.pid, number)
 
 
 def _stutter(rank: Rank, usual: Usual) -> Undo:
@@ -80,9 +80,9 @@ def _stutter(rank: Rank, usual: Usual) -> Undo:
 
     def freeze_shortly() -> None:
         while not over.is_set():
-            os.kill(rank.pid, signal.SIGSTOP)
+            _send(rank, signal.SIGSTOP)
             over.wait(0.4)
-            _go_on(rank.pid)
+            _send(rank, signal.SIGCONT)
             over.wait(0.6)
 
     thread = threading.Thread(target=freeze_shortly, daemon=True)
@@ -91,7 +91,7 @@ def _stutter(rank: Rank, usual: Usual) -> Undo:
     def undo() -> None:
         over.set()
         thread.join()
-        _go_on(rank.pid)
+        _send(rank, signal.SIGCONT)
 
     return undo
 

@@ -10,10 +10,12 @@ first of three such seconds in a row came.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -45,12 +47,12 @@ SHOWN = (
 
 def print_changes(path: Path, metrics: Sequence[str]) -> None:
     """A line per metric that changed: culprit and others, before and after, and how soon."""
-    tags, table = read_tags(path), pl.read_parquet(path)
+    run, scope, table = _run_of(path), read_tags(path)["scope"], pl.read_parquet(path)
     culprits = [truth.machine for truth in read_truth(path)]
-    where = ", ".join(culprits) or {"all": "all", "none": "nobody"}[tags["scope"]]
+    where = ", ".join(culprits) or {"all": "all", "none": "nobody"}[scope]
     print(
-        f"{path.stem}: {tags['strength']} on {where}; "
-        f"steps per second {tags['steps_per_second_before']} -> {tags['steps_per_second_after']}"
+        f"{path.stem}: {run['strength']} on {where}; "
+        f"steps per second {run['steps_per_second_before']} -> {run['steps_per_second_after']}"
     )
     heads = f"{'before':>12}{'then':>12}{'after':>7}"
     print(f"  {'metric':<19}{'culprit':>10}{heads}{'others':>10}{heads}")
@@ -58,9 +60,15 @@ def print_changes(path: Path, metrics: Sequence[str]) -> None:
         if metric not in table.columns:
             continue
         mine = pl.col("machine").is_in(culprits)
-        both = [_change(table.filter(rows), metric, float(tags["onset"])) for rows in (mine, ~mine)]
+        both = [_change(table.filter(rows), metric, float(run["onset"])) for rows in (mine, ~mine)]
         if any(change is not None and change.has_left for change in both):
             print(f"  {metric:<19}" + "".join(f"{'':10}{_words(change)}" for change in both))
+
+
+def _run_of(path: Path) -> dict[str, Any]:
+    """What run.py wrote of an episode beside its labels."""
+    run: dict[str, Any] = json.loads(path.with_suffix(".run.json").read_text())
+    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +116,8 @@ def _short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def print_verdict(one: Judged) -> None:
+def print_verdict(one: Judged, onset: float) -> None:
     """What was named, when after the onset, and what else convicted."""
-    onset = float(one.tags["onset"])
     named = "; ".join(
         f"{v.machine} by {', '.join(dict.fromkeys(e.metric for e in v.evidence)) or v.metric}, "
         f"{v.confirmed - onset:.0f} s after the onset"
@@ -141,7 +148,7 @@ def main() -> None:
     print(f"{'recording':<32}{'truth':<8}{'outcome':<9}named")
     try:
         for path in paths:
-            print_verdict(judge(path, units, settings))
+            print_verdict(judge(path, units, settings), float(_run_of(path)["onset"]))
     except TrainminderError as error:
         raise SystemExit(f"error: {error}") from error
 

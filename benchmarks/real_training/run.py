@@ -12,6 +12,7 @@ kill -9 leave nothing running behind.
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 import tempfile
@@ -49,7 +50,7 @@ class Episodes:
         self._folder = folder
         self._draws = np.random.default_rng(asked.seed)
 
-    def record(self, number: int, name: str) -> Path:
+    def record(self, number: int, name: str) -> None:
         """Record one episode and write it.
 
         Raises:
@@ -58,45 +59,45 @@ class Episodes:
         fault = FAULTS.get(name)
         seconds = 60.0 * self._asked.minutes_per_fault
         culprit = self._ranks[int(self._draws.integers(len(self._ranks)))]
-        onset = seconds * (0.5 + 0.05 * self._draws.uniform(-1, 1))
+        wait = seconds * (0.5 + 0.05 * self._draws.uniform(-1, 1))
         if not self._job.is_alive():
             print("a rank died: the job is started again", file=sys.stderr)
             self._job.start()
         self._job.wait_for_steps(5)
         time.sleep(min(SETTLE_SECONDS, seconds / 10))
         from_at, before = time.time(), self._job.steps()
-        time.sleep(onset)
-        until_onset = self._job.steps()
+        time.sleep(wait)
+        onset, until_onset = time.time(), self._job.steps()
         hit = [] if fault is None else list(self._ranks) if fault.everywhere else [culprit]
-        start = time.time()
         with ExitStack() as undone:
             if fault is not None:
-                usual = self._usual(from_at, start)
+                usual = self._usual(from_at, onset)
                 for rank in hit:
                     undone.callback(fault.inject(rank, usual[rank.name]))
             time.sleep(max(0.0, from_at + seconds - time.time()))
             to_at, after = time.time(), self._job.steps()
+            if not self._job.is_alive():
+                raise NotPossible(f"a rank died in the episode {name}, which is not written: see for memory and disk")
         time.sleep(1.0)  # the sample of the last second
-        culprits = [] if fault is None or fault.everywhere else hit
-        truths = [Truth(rank.name, None, name, start, to_at) for rank in culprits]
-        rate = {
-            "steps_per_second_before": f"{(until_onset['rank0'] - before['rank0']) / (start - from_at):.2f}",
-            "steps_per_second_after": f"{(after['rank0'] - until_onset['rank0']) / (to_at - start):.2f}",
-        }
+        truths = [] if fault is None or fault.everywhere else [Truth(culprit.name, None, name, onset, to_at)]
         tags = {
             "set": "real_training",
             "fault": name,
-            "strength": fault.strength if fault else "-",
             "scope": "none" if fault is None else "all" if fault.everywhere else "one",
             "size": str(len(self._ranks)),
             "interval": "1",
-            "onset": f"{start:.3f}",
-            **rate,
+        }
+        # Beside the labels, for people and for look.py; results are broken down by tags, and these are no kinds.
+        more = {
+            "strength": fault.strength if fault else "-",
+            "onset": onset,
+            "steps_per_second_before": round((until_onset["rank0"] - before["rank0"]) / (onset - from_at), 2),
+            "steps_per_second_after": round((after["rank0"] - until_onset["rank0"]) / (to_at - onset), 2),
         }
         label = f"real-{number:02d}-{name}"
         path = write_labelled(self._asked.output, label, self._table(from_at, to_at), self._units, truths, tags)
-        print(f"{path}: {', '.join(t.machine for t in truths) or 'nobody'} faulty; {rate}", flush=True)
-        return path
+        path.with_suffix(".run.json").write_text(json.dumps(more, indent=2) + "\n")
+        print(f"{path}: {', '.join(t.machine for t in truths) or 'nobody'} faulty", flush=True)
 
     @property
     def _units(self) -> dict[str, str]:
