@@ -77,7 +77,15 @@ def test_with_every_server_there_nothing_is_installed(repository: Path, tmp_path
     # The font is a file at a fixed place; the rest are found by name.
     here = tmp_path / "install_servers.sh"
     here.write_text(script.replace("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", str(here)))
-    for name in ("prometheus", "victoria-metrics", "prometheus-node-exporter", "chromium"):
+    for name in (
+        "prometheus",
+        "victoria-metrics",
+        "prometheus-node-exporter",
+        "chromium",
+        "ip",
+        "iptables",
+        "stress-ng",
+    ):
         stand_in(tmp_path, name, "")
     bash = shutil.which("bash")
     assert bash
