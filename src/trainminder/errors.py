@@ -8,6 +8,7 @@
     │   └── MembershipError     which machines form the task could not be learned
     ├── ModelError          retrain, or set what the model was trained with
     ├── MissingExtra        install an optional part
+    ├── MissingProgram      install what pip does not
     └── Unobservable        the data were read, but no verdict can be given (verdict *unknown*)
         └── TooFewMachines      of two, neither stands out
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 __all__ = [
     "MembershipError",
     "MissingExtra",
+    "MissingProgram",
     "ModelError",
     "RecordingError",
     "SettingsError",
@@ -68,6 +70,10 @@ class MissingExtra(TrainminderError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f'{what} needs the extra "{extra}": pip install "trainminder[{extra}]"')
+
+
+class MissingProgram(TrainminderError):
+    """A program, or a package of another language, is not installed."""
 
 
 class Unobservable(TrainminderError):
