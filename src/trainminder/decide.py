@@ -19,7 +19,7 @@ from trainminder.align import window_means
 from trainminder.types import Continuity, Evidence, FloatArray, IntArray, MetricTrace, Panel, Verdict, WindowScores
 from trainminder.wording import machine_and_device
 
-__all__ = ["Confirmed", "candidates", "follow", "unite", "verdict_of"]
+__all__ = ["Confirmed", "candidates", "device_of", "follow", "unite", "verdict_of"]
 
 NONE, UNJUDGED = -1, -2
 #: Share of the windows in which one device must be the odd one to be named.
@@ -126,7 +126,7 @@ def verdict_of(confirmed: Confirmed, trace: MetricTrace) -> Verdict:
     means = window_means(panel.values, panel.window_samples)
     rows = panel.rows[machine, run]
     seen = rows >= 0
-    device = _device(panel, rows[seen]) if panel.view == "device" else None
+    device = device_of(confirmed, panel)
     value = float(means[rows[seen], np.arange(run.start, run.stop)[seen]].mean())
     peers = _peers_median(trace, means, machine, run)
     where = machine_and_device(confirmed.machine, device)
@@ -154,11 +154,15 @@ def verdict_of(confirmed: Confirmed, trace: MetricTrace) -> Verdict:
     return Verdict(confirmed.machine, device, spec.name, confirmed.onset, confirmed.confirmed, score, None, (evidence,))
 
 
-def _device(panel: Panel, rows: IntArray) -> str | None:
+def device_of(confirmed: Confirmed, panel: Panel) -> str | None:
     """The device that deviated most in most windows; None where several took turns: then it is the machine."""
-    counts = np.bincount(rows)
+    if panel.view != "device":
+        return None
+    run = slice(confirmed.first_window, confirmed.last_window + 1)
+    rows = panel.rows[panel.machines.index(confirmed.machine), run]
+    counts = np.bincount(rows[rows >= 0])
     most = int(counts.argmax())
-    return panel.row_device[most] if counts[most] >= DEVICE_SHARE * len(rows) else None
+    return panel.row_device[most] if counts[most] >= DEVICE_SHARE * counts.sum() else None
 
 
 def _peers_median(trace: MetricTrace, means: FloatArray, machine: int, run: slice) -> float:

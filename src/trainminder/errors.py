@@ -8,6 +8,7 @@
     │   └── MembershipError     which machines form the task could not be learned
     ├── ModelError          retrain, or set what the model was trained with
     ├── MissingExtra        install an optional part
+    ├── MissingProgram      install what pip does not
     ├── BenchError          a run of the bench could not go on; what is finished is kept
     └── Unobservable        the data were read, but no verdict can be given (verdict *unknown*)
         └── TooFewMachines      of two, neither stands out
@@ -22,6 +23,7 @@ __all__ = [
     "BenchError",
     "MembershipError",
     "MissingExtra",
+    "MissingProgram",
     "ModelError",
     "RecordingError",
     "SettingsError",
@@ -70,6 +72,10 @@ class MissingExtra(TrainminderError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f'{what} needs the extra "{extra}": pip install "trainminder[{extra}]"')
+
+
+class MissingProgram(TrainminderError):
+    """A program, or a package of another language, is not installed."""
 
 
 class BenchError(TrainminderError):

@@ -7,7 +7,7 @@ Named methods (``METHODS``): *paper* follows Minder (NSDI '25) but for the depar
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -37,7 +37,7 @@ from trainminder.types import (
 )
 from trainminder.wording import counted, some_names
 
-__all__ = ["METHODS", "PassState", "ordered_metrics", "run_pass"]
+__all__ = ["METHODS", "PassState", "admitted", "groups_of", "ordered_metrics", "run_pass", "window_scores"]
 
 #: Name -> the method that runs. *default* is the best that this version has.
 METHODS = {"default": "paper", "paper": "paper"}
@@ -101,7 +101,7 @@ class _Judge:
     def _judge_view(self, panel: Panel, spec: MetricSpec, denoiser: Denoiser, judged: _Judged) -> None:
         scale = normalisation(panel, spec, self.state.seen.get(spec.name))
         judged.seen[spec.name] = (float(scale.low[-1]), float(scale.high[-1]))
-        scores = self._scores(panel, scale, denoiser)
+        scores = window_scores(panel, scale, denoiser, self.settings, self.group_of)
         trace = MetricTrace(spec, panel, scores)
         judged_at = self.state.judged_at.get((spec.name, panel.view), -np.inf)
         # A cut may move the grid by rounding; half a step is far from both neighbours.
@@ -124,30 +124,35 @@ class _Judge:
         if self.keep_traces:
             judged.traces.append(trace)
 
-    def _scores(self, panel: Panel, scale: Scale, denoiser: Denoiser) -> WindowScores:
-        settings = self.settings
-        judged_rows = is_judged(panel.present, panel.window_samples)
-        windows = np.arange(panel.rows.shape[1])
-        judged = (panel.rows >= 0) & judged_rows[np.maximum(panel.rows, 0), windows]
-        width = compared_samples(panel.step_seconds, panel.window_samples)
-        embeddings = denoiser.embed(panel.values, panel.rows, scale.low, scale.high)[:, :, -width:]
-        sums = dissimilarity(embeddings, judged, self.group_of, settings.distance)
-        score, threshold = normal_score(
-            sums,
-            scale.spread,
-            self.group_of,
-            width=width,
-            distance=settings.distance,
-            false_alarm_probability=settings.false_alarm_probability,
-            min_machines=settings.min_machines,
-        )
-        score = backed_score(
-            score, threshold, sums, panel, scale, self.group_of, width=width, distance=settings.distance
-        )
-        ends_at = panel.times[panel.window_samples - 1 :]
-        return WindowScores(
-            panel.metric, panel.view, panel.machines, ends_at, panel.step_seconds, sums, score, threshold, self.group_of
-        )
+
+def window_scores(
+    panel: Panel, scale: Scale, denoiser: Denoiser, settings: DetectSettings, group_of: IntArray
+) -> WindowScores:
+    """Denoise and score one view of one metric.
+
+    Args:
+        group_of: (machine,) as ``groups_of`` gave it.
+    """
+    judged_rows = is_judged(panel.present, panel.window_samples)
+    windows = np.arange(panel.rows.shape[1])
+    judged = (panel.rows >= 0) & judged_rows[np.maximum(panel.rows, 0), windows]
+    width = compared_samples(panel.step_seconds, panel.window_samples)
+    embeddings = denoiser.embed(panel.values, panel.rows, scale.low, scale.high)[:, :, -width:]
+    sums = dissimilarity(embeddings, judged, group_of, settings.distance)
+    score, threshold = normal_score(
+        sums,
+        scale.spread,
+        group_of,
+        width=width,
+        distance=settings.distance,
+        false_alarm_probability=settings.false_alarm_probability,
+        min_machines=settings.min_machines,
+    )
+    score = backed_score(score, threshold, sums, panel, scale, group_of, width=width, distance=settings.distance)
+    ends_at = panel.times[panel.window_samples - 1 :]
+    return WindowScores(
+        panel.metric, panel.view, panel.machines, ends_at, panel.step_seconds, sums, score, threshold, group_of
+    )
 
 
 def ordered_metrics(raw: RawTask, settings: DetectSettings) -> tuple[str, ...]:
@@ -155,6 +160,31 @@ def ordered_metrics(raw: RawTask, settings: DetectSettings) -> tuple[str, ...]:
     present = {metric.metric for metric in raw.metrics}
     wanted = settings.metrics if settings.metrics is not None else tuple(raw.specs)
     return tuple(name for name in wanted if name in present)
+
+
+def admitted(
+    raw: RawTask, settings: DetectSettings, group_of: IntArray, sight: Sight
+) -> Iterator[tuple[MetricSpec, tuple[Panel, ...]]]:
+    """The metrics that can be judged, in order, each with its views; ``sight`` notes what is seen and what cannot be.
+
+    Args:
+        group_of: (machine,) as ``groups_of`` gave it.
+    """
+    by_name = {metric.metric: metric for metric in raw.metrics}
+    is_comparable = bool((group_of >= 0).any())
+    for name in ordered_metrics(raw, settings):
+        spec = raw.specs[name]
+        try:
+            sight.glimpse(by_name[name], raw.machines)
+            views = panels(by_name[name], raw.machines, settings.window_samples)
+            sight.look(views[0])
+            if not is_comparable:
+                continue
+            sight.admit(views[0], spec, settings)
+        except Unobservable as unusable:
+            sight.unusable.append(str(unusable))
+            continue
+        yield spec, views
 
 
 def run_pass(
@@ -186,26 +216,13 @@ def run_pass(
     verdicts: tuple[Verdict, ...] = ()
     status: Status = "unknown"
     reason: str | None = None
-    names, group_of = _groups(raw, settings.min_machines, sight.warnings)
+    names, group_of = groups_of(raw, settings.min_machines, sight.warnings)
     judge = _Judge(settings, state, names, group_of, keep_traces)
-    by_name = {metric.metric: metric for metric in raw.metrics}
     try:
-        is_comparable = bool((group_of >= 0).any())
         with ThreadPoolExecutor(METRICS_AT_ONCE, "metric") as pool:
             pending: deque[Future[_Judged]] = deque()
-            for name in ordered_metrics(raw, settings):
-                spec = raw.specs[name]
-                try:
-                    sight.glimpse(by_name[name], raw.machines)
-                    views = panels(by_name[name], raw.machines, settings.window_samples)
-                    sight.look(views[0])
-                    if not is_comparable:
-                        continue
-                    sight.admit(views[0], spec, settings)
-                except Unobservable as unusable:
-                    sight.unusable.append(str(unusable))
-                    continue
-                pending.append(pool.submit(judge.judge, views, spec, denoiser_for(name)))
+            for spec, views in admitted(raw, settings, group_of, sight):
+                pending.append(pool.submit(judge.judge, views, spec, denoiser_for(spec.name)))
                 # No more than these are in memory at once; they are taken in by their order, whichever ends first.
                 if len(pending) > METRICS_AT_ONCE:
                     judged.add(pending.popleft().result())
@@ -245,7 +262,7 @@ def run_pass(
     return result, left
 
 
-def _groups(raw: RawTask, min_machines: int, warnings: list[str]) -> tuple[tuple[str, ...], IntArray]:
+def groups_of(raw: RawTask, min_machines: int, warnings: list[str]) -> tuple[tuple[str, ...], IntArray]:
     """Names of the groups, and (machine,) the group of each; -1 in a group too small to compare."""
     labels = [raw.groups.get(machine, "") for machine in raw.machines]
     names = tuple(sorted(set(labels)))
