@@ -17,6 +17,7 @@ from trainminder.align import compared_samples, is_judged, normalisation, panels
 from trainminder.coverage import Sight, lasting_seconds
 from trainminder.decide import follow, unite, verdict_of
 from trainminder.errors import TooFewMachines, Unobservable
+from trainminder.order import ordered
 from trainminder.score import backed_score, dissimilarity, normal_score
 from trainminder.settings import DetectSettings
 from trainminder.suspect import without_dead_fields
@@ -156,10 +157,11 @@ def window_scores(
 
 
 def ordered_metrics(raw: RawTask, settings: DetectSettings) -> tuple[str, ...]:
-    """The metrics of a task in the order they are asked: the settings' order, else the specifications'."""
+    """The metrics of a task in the order they are asked: that which the settings state, else a learned one."""
     present = {metric.metric for metric in raw.metrics}
-    wanted = settings.metrics if settings.metrics is not None else tuple(raw.specs)
-    return tuple(name for name in wanted if name in present)
+    if settings.metrics is not None:
+        return tuple(name for name in settings.metrics if name in present)
+    return ordered((name for name in raw.specs if name in present), settings.metric_order)
 
 
 def admitted(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,12 @@ from trainminder.align import is_judged, panels, window_means
 from trainminder.errors import MissingExtra, SettingsError, Unobservable
 from trainminder.types import FloatArray, IntArray, Panel, RawTask, Truth
 
-__all__ = ["LabelledWindows", "Priority", "label_windows", "learn_priority"]
+__all__ = ["LabelledWindows", "Priority", "hold_out", "label_windows", "learn_priority"]
 
 #: Windows of the same label on each side that a tree can be grown from.
 LEAST_WINDOWS = 20
+
+MAX_DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class Priority:
     metrics: tuple[str, ...]
     depths: Mapping[str, int | None]
     """Least depth at which a metric splits (0 is the root); None: the tree does not need it."""
+    helps: Mapping[str, float]
+    """Share of what the tree gains (of entropy) by splitting on a metric; together 1."""
     tree: str
     windows: int
     abnormal: int
@@ -110,7 +115,7 @@ def _largest(panel: Panel, edges: FloatArray) -> FloatArray:
     return largest
 
 
-def learn_priority(windows: Sequence[LabelledWindows], *, seed: int = 0, max_depth: int = 8) -> Priority:
+def learn_priority(windows: Sequence[LabelledWindows], *, seed: int = 0, max_depth: int = MAX_DEPTH) -> Priority:
     """Grow the decision tree and read the order from it.
 
     Metrics come by the least depth at which they split, then by how much they help (impurity), then in the order
@@ -123,13 +128,8 @@ def learn_priority(windows: Sequence[LabelledWindows], *, seed: int = 0, max_dep
         SettingsError: too few windows of either kind to learn from.
         MissingExtra: scikit-learn is not installed.
     """
-    try:
-        from sklearn.tree import DecisionTreeClassifier, export_text
-    except ImportError as error:
-        raise MissingExtra("learning the order of metrics", "train") from error
     metrics = windows[0].metrics
-    maxima = np.concatenate([each.maxima for each in windows])
-    labels = np.concatenate([each.abnormal for each in windows])
+    maxima, labels = _pooled(windows)
     abnormal = int(labels.sum())
     for kind, count in (("abnormal", abnormal), ("ordinary", len(labels) - abnormal)):
         if count < LEAST_WINDOWS:
@@ -137,10 +137,7 @@ def learn_priority(windows: Sequence[LabelledWindows], *, seed: int = 0, max_dep
                 f"prioritise: {count} {kind} windows, and at least {LEAST_WINDOWS} are needed: "
                 "give more labelled recordings (a recording's labels lie beside it as NAME.truth.json)"
             )
-    tree = DecisionTreeClassifier(
-        max_depth=max_depth, min_samples_leaf=5, class_weight="balanced", criterion="entropy", random_state=seed
-    )
-    tree.fit(maxima, labels)
+    tree = _grow(maxima, labels, seed, max_depth)
     depths = _least_depths(tree.tree_, metrics)
     helps = tree.feature_importances_
     order = sorted(
@@ -151,8 +148,43 @@ def learn_priority(windows: Sequence[LabelledWindows], *, seed: int = 0, max_dep
             column,
         ),
     )
+    from sklearn.tree import export_text
+
     text = export_text(tree, feature_names=list(metrics), class_names=["ordinary", "abnormal"], decimals=3)
-    return Priority(tuple(metrics[column] for column in order), depths, text, len(labels), abnormal)
+    names = tuple(metrics[column] for column in order)
+    return Priority(names, depths, dict(zip(metrics, helps.tolist(), strict=True)), text, len(labels), abnormal)
+
+
+def hold_out(
+    known: Sequence[LabelledWindows], asked: Sequence[LabelledWindows], metrics: Sequence[str], *, seed: int = 0
+) -> float:
+    """How well a tree over these metrics, grown on ``known``, tells the windows of ``asked``: balanced accuracy, 0..1.
+
+    Raises:
+        MissingExtra: scikit-learn is not installed.
+    """
+    columns = [known[0].metrics.index(name) for name in metrics]
+    maxima, labels = _pooled(known)
+    tree = _grow(maxima[:, columns], labels, seed)
+    maxima, labels = _pooled(asked)
+    said = tree.predict(maxima[:, columns])
+    return float(np.mean([(said[labels == label] == label).mean() for label in np.unique(labels)]))
+
+
+def _pooled(windows: Sequence[LabelledWindows]) -> tuple[FloatArray, IntArray]:
+    return np.concatenate([each.maxima for each in windows]), np.concatenate([each.abnormal for each in windows])
+
+
+def _grow(maxima: FloatArray, labels: IntArray, seed: int, max_depth: int = MAX_DEPTH) -> Any:
+    """The fitted ``DecisionTreeClassifier``."""
+    try:
+        from sklearn.tree import DecisionTreeClassifier
+    except ImportError as error:
+        raise MissingExtra("learning the order of metrics", "train") from error
+    tree = DecisionTreeClassifier(
+        max_depth=max_depth, min_samples_leaf=5, class_weight="balanced", criterion="entropy", random_state=seed
+    )
+    return tree.fit(maxima, labels)
 
 
 def _least_depths(tree: object, metrics: Sequence[str]) -> dict[str, int | None]:

@@ -17,7 +17,10 @@ from trainminder.catalogue import load_catalogue
 from trainminder.simulate import FAULT_MODELS, ClusterSpec, Conditions, Fault, simulate_task, swapped_machines
 from trainminder.simulate.mix import FAULT_MIX
 
-__all__ = ["CALIBRATION_SEED", "TEST_SEED", "Simulated", "calibration_set", "quick_set", "standard_set"]
+__all__ = [
+    "CALIBRATION_SEED", "PLAIN", "PROFILED", "TEST_SEED", "Simulated", "calibration_set", "draw_set", "quick_set",
+    "shows_in", "standard_set",
+]  # fmt: skip
 
 #: Seeds of the standard set begin here; those of the calibration set elsewhere, so that they never meet.
 TEST_SEED, CALIBRATION_SEED = 10_000, 50_000
@@ -88,12 +91,12 @@ class Simulated:
 
 def standard_set() -> tuple[BenchTask, ...]:
     """The tasks that methods are measured on."""
-    return _draw_set(TEST_SEED, STANDARD_TASKS)
+    return draw_set(TEST_SEED, STANDARD_TASKS)
 
 
 def calibration_set() -> tuple[BenchTask, ...]:
     """Tasks of other seeds, on which each method's threshold is chosen."""
-    return _draw_set(CALIBRATION_SEED, CALIBRATION_TASKS)
+    return draw_set(CALIBRATION_SEED, CALIBRATION_TASKS)
 
 
 def quick_set() -> tuple[BenchTask, ...]:
@@ -104,7 +107,8 @@ def quick_set() -> tuple[BenchTask, ...]:
     return (*faulty[:10], *healthy[:10])
 
 
-def _draw_set(first_seed: int, count: int) -> tuple[BenchTask, ...]:
+def draw_set(first_seed: int, count: int) -> tuple[BenchTask, ...]:
+    """So many tasks of seeds from ``first_seed`` on, every second one healthy."""
     types = _fault_types(first_seed, count // 2)
     kinds = [kind for pair in zip(types, ["none"] * len(types), strict=True) for kind in pair]
     return tuple(_draw_task(seed, kind) for seed, kind in enumerate(kinds, start=first_seed))
@@ -128,7 +132,7 @@ def _draw_task(seed: int, kind: str) -> BenchTask:
     is_group = kind in FAULT_MODELS and FAULT_MODELS[kind].group is not None
     machines = _one_of(rng, {size: share for size, share in SIZES.items() if not is_group or size >= 16})
     interval = _one_of(rng, {each: share for each, (share, most, _) in SAMPLING.items() if machines <= most})
-    is_profiled = interval <= 5 or rng.random() < 0.4 or not _shows_in(kind, PLAIN)
+    is_profiled = interval <= 5 or rng.random() < 0.4 or not shows_in(kind, PLAIN)
     difficulty = "plain" if kind != "none" and rng.random() < 0.4 else str(rng.choice(DIFFICULTIES[1:]))
     if difficulty == "swapped machine" and machines < 8:
         difficulty = "restart"  # of four machines, one that left and one that came leave too few to compare
@@ -166,7 +170,7 @@ def _one_of(rng: np.random.Generator, shares: Mapping[int, float]) -> int:
     return int(rng.choice(list(shares), p=weights / weights.sum()))
 
 
-def _shows_in(kind: str, metrics: Sequence[str]) -> bool:
+def shows_in(kind: str, metrics: Sequence[str]) -> bool:
     """Whether culprits of that kind can be told by these metrics."""
     types = {"none": (), "two at once": {each for pair in TWO_AT_ONCE for each in pair}}.get(kind, (kind,))
     if kind == "gpu_execution_error" and "gpu_sm_activity" not in metrics:
