@@ -26,6 +26,8 @@ __all__ = ["LabelledWindows", "Priority", "hold_out", "label_windows", "learn_pr
 LEAST_WINDOWS = 20
 
 MAX_DEPTH = 8
+#: Windows in a leaf, at least, and as a share of all: a leaf of one task's windows tells that task, not a fault.
+LEAST_LEAF, LEAF_SHARE = 5, 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def _largest(panel: Panel, edges: FloatArray) -> FloatArray:
     # A spread of nothing but rounding makes no machine stand out.
     real = deviation > 1e-9 * np.maximum(np.abs(mean), 1e-300)
     z = np.where(real, np.abs(centred).max(axis=0) / np.where(real, deviation, 1.0), 0.0)
-    share = np.where(n >= 3, z / ((n - 1) / np.sqrt(n)), np.nan)
+    share = np.where(n >= 3, z / (np.maximum(n - 1, 1) / np.sqrt(n)), np.nan)
     spans = np.searchsorted(edges, panel.times[width - 1 :], side="right") - 1
     largest = np.full(len(edges) - 1, np.nan)
     inside = (spans >= 0) & (spans < len(largest))
@@ -182,7 +184,11 @@ def _grow(maxima: FloatArray, labels: IntArray, seed: int, max_depth: int = MAX_
     except ImportError as error:
         raise MissingExtra("learning the order of metrics", "train") from error
     tree = DecisionTreeClassifier(
-        max_depth=max_depth, min_samples_leaf=5, class_weight="balanced", criterion="entropy", random_state=seed
+        max_depth=max_depth,
+        min_samples_leaf=max(LEAST_LEAF, round(LEAF_SHARE * len(labels))),
+        class_weight="balanced",
+        criterion="entropy",
+        random_state=seed,
     )
     return tree.fit(maxima, labels)
 
