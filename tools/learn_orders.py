@@ -43,7 +43,9 @@ class Environment:
 HOST = ("cpu_usage", "memory_usage", "disk_io", "tcp_throughput", "rdma_throughput")
 
 ENVIRONMENTS: Mapping[str, Environment] = {
-    "profiled": Environment("NVIDIA, every second, with profiling fields and the NIC's PFC counters", (1,), PROFILED, 1),
+    "profiled": Environment(
+        "NVIDIA, every second, with profiling fields and the NIC's PFC counters", (1,), PROFILED, 1
+    ),
     "plain": Environment("NVIDIA, every 15 s, without profiling fields and PFC counters", (15, 30), PLAIN, 15),
     "amd": Environment(
         "AMD, every 15 s, as device-metrics-exporter and node_exporter give it",
@@ -71,9 +73,9 @@ INTRODUCTION = """# The order of metrics
 
 Metrics are asked most fault-sensitive first, as the publication has it. Which one that is depends on what a cluster
 exports and how often, so an order is learned and shipped for each environment. `detect.metric_order` chooses:
-`auto` takes the environment whose metrics are most like the task's, a name takes that one, `catalogue` keeps the order of
-[the catalogue](metrics.md), and `detect.metrics` states an order of your own. `trainminder prioritise` learns one from
-your own labelled recordings. As all metrics are asked, the order decides between metrics that confirm at the same
+`auto` takes the environment whose metrics are most like the task's, a name takes that one, `catalogue` keeps the order
+of [the catalogue](metrics.md), and `detect.metrics` states an order of your own. `trainminder prioritise` learns one
+from your own labelled recordings. As all metrics are asked, the order decides between metrics that confirm at the same
 instant, and in which order evidence is shown; it does not decide whether a fault is found.
 
 How it is learned: per window of 8 samples and metric, the largest z-score of any machine is kept; a decision tree over
@@ -81,10 +83,10 @@ these maxima tells windows in a fault from others; metrics that split nearest to
 they help. The tasks are drawn like those of [the bench](bench.md), from seeds that nothing else uses.
 
 *Held out*: a tree grown on three of four tasks, asked about the windows of the fourth. Balanced accuracy is the mean of
-the shares of fault windows and of ordinary windows that it tells right (0.5: a guess). *First k* grows it from the first k
-metrics of an order alone: the learned order should do better with few; where it does not, the figures say so. The
-catalogue's order begins with the one that the publication learned from production (PFC, CPU, duty cycle, power, graphics
-engine, tensor activity, NVLink)."""
+the shares of fault windows and of ordinary windows that it tells right (0.5: a guess). *First k* grows it from the
+first k metrics of an order alone: the learned order should do better with few; where it does not, the figures say so.
+The catalogue's order begins with the one that the publication learned from production (PFC, CPU, duty cycle, power,
+graphics engine, tensor activity, NVLink)."""
 
 
 def tasks_of(environment: Environment) -> list[Simulated]:
@@ -92,7 +94,7 @@ def tasks_of(environment: Environment) -> list[Simulated]:
     found: list[Simulated] = []
     for drawn in draw_set(FIRST_SEED, DRAWN):
         task = drawn.make
-        assert isinstance(task, Simulated)
+        assert isinstance(task, Simulated)  # noqa: S101 - all of a drawn set are
         is_fit = int(task.spec.interval_seconds) in environment.intervals and task.spec.machines <= MOST_MACHINES
         if is_fit and shows_in(task.tags["fault"], environment.metrics):
             spec = replace(task.spec, metrics=environment.metrics, interval_seconds=environment.interval_seconds)

@@ -205,8 +205,8 @@ class DetectSettings(_Section):
     metrics: tuple[str, ...] | None = None
     """Metrics in order of priority; None: every metric with data, in the order of metric_order."""
     metric_order: Literal["auto", "catalogue", "profiled", "plain", "amd", "ascend"] = "auto"
-    """The learned order of an environment: NVIDIA with profiling fields or without, AMD, Ascend. auto takes the one whose
-    metrics are most like the task's; catalogue asks in the catalogue's order."""
+    """The learned order of an environment: NVIDIA with profiling fields or without, AMD, Ascend. auto takes the one
+    whose metrics are most like the task's; catalogue asks in the catalogue's order."""
     window_samples: Annotated[int, Field(ge=2, le=512)] = 8
     """Samples per window (the paper's 8). Must be what the models were trained with."""
     distance: Distance = "euclidean"

@@ -69,7 +69,7 @@ class IntegratedModel:
         hidden: Float32Array = cell
         for sample in windows:
             hidden, cell = _advance(sample @ inputs + hidden @ recurrent + bias, cell)
-        z = hidden @ weights["latent.weight"].T + weights["latent.bias"]
+        z: Float32Array = hidden @ weights["latent.weight"].T + weights["latent.bias"]
         constant, recurrent = z @ gates("decoder.input") + gates("decoder.bias"), gates("decoder.recurrent")
         cell = z @ weights["start.weight"].T + weights["start.bias"]
         hidden = np.tanh(cell, dtype=np.float32)
