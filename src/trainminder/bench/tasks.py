@@ -24,7 +24,7 @@ __all__ = [
 
 #: Seeds of the standard set begin here; those of the calibration set elsewhere, so that they never meet.
 TEST_SEED, CALIBRATION_SEED = 10_000, 50_000
-STANDARD_TASKS, CALIBRATION_TASKS = 320, 128
+STANDARD_TASKS, CALIBRATION_TASKS = 320, 256
 
 #: Machines -> share of the tasks.
 SIZES = {4: 0.08, 8: 0.15, 16: 0.25, 32: 0.22, 64: 0.16, 128: 0.07, 256: 0.04, 512: 0.02, 1024: 0.01}

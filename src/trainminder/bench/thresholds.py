@@ -60,6 +60,7 @@ def write_thresholds(chosen: Mapping[str, Chosen], path: Path) -> None:
             + "".join(f"{key} = {json.dumps(value)}\n" for key, value in entries[name].items() if value is not None)
             for name in sorted(entries)
         ]
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(NOTICE + "".join(blocks), encoding="utf-8")
     except (OSError, tomllib.TOMLDecodeError) as error:
-        raise SettingsError(f"--write-thresholds {path}: {error}: name a file in a folder that exists") from error
+        raise SettingsError(f"--write-thresholds {path}: {error}: name a file that can be written") from error

@@ -33,7 +33,7 @@ __all__ = ["PACKAGE", "AugursMethod", "package_folder"]
 PACKAGE, VERSION = "@bsull/augurs", "0.10.2"
 
 SAMPLE_SECONDS, HOP_SECONDS, INTERVAL_SECONDS = 30.0, 60.0, 300.0
-SENSITIVITIES = (0.1, 0.3, 0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98)
+SENSITIVITIES = (0.01, 0.03, 0.06, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 
 
 def package_folder() -> Path:

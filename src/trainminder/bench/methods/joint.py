@@ -23,6 +23,9 @@ from trainminder.types import BoolArray, Float32Array, FloatArray, IntArray, Ver
 
 __all__ = ["Joint", "JointMethod", "join"]
 
+#: One score blames too rarely rather than too often: looser ones are tried too. Above 1 it is the number of false
+#: candidates in a window, not their chance.
+LOOSER_PROBABILITIES = (*PROBABILITIES, 0.3, 1.0, 2.0)
 #: Seconds between the windows at which slow methods look.
 LOOK_SECONDS = 5.0
 
@@ -144,7 +147,7 @@ class JointMethod:
 
     name: str
     score: Callable[[Prepared], tuple[Joint, FloatArray] | None]
-    thresholds: tuple[float, ...] = PROBABILITIES
+    thresholds: tuple[float, ...] = LOOSER_PROBABILITIES
     limits: Callable[[Sequence[float]], Limits] = chance_limits
 
     def judge(self, task: LabelledTask, thresholds: Sequence[float]) -> list[tuple[Verdict, ...]]:

@@ -33,7 +33,7 @@ AT_ONCE = 16_384
 #: A departure beyond this many ordinary spreads is none the worse: what is gone is gone.
 FURTHEST = 50.0
 #: Robust standard deviations of the scores learned from.
-THRESHOLDS = (100.0, 60.0, 40.0, 30.0, 20.0, 15.0, 12.0, 10.0, 8.0, 6.0, 5.0, 4.0, 3.0, 2.0)
+THRESHOLDS = (100.0, 60.0, 40.0, 30.0, 20.0, 15.0, 12.0, 10.0, 8.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.5)
 
 
 def knn() -> JointMethod:
