@@ -13,7 +13,7 @@ import orjson
 from trainminder.bench.types import BenchTask, LabelledTask
 from trainminder.catalogue import Catalogue
 from trainminder.errors import RecordingError
-from trainminder.settings import RecordingSettings
+from trainminder.settings import RecordingSettings, Settings
 from trainminder.source.recordings import Labelled, read_labelled, read_truth, truth_path
 from trainminder.source.recordings.tables import stem_of
 from trainminder.types import MetricSpec
@@ -34,28 +34,34 @@ class Recorded:
     digest: str
     specs: tuple[MetricSpec, ...]
     settings: RecordingSettings
+    continuity_seconds: float
 
     def __call__(self) -> LabelledTask:
         found = read_labelled(self.file, Catalogue(self.specs), self.settings, needs_labels=True)
         labelled = next(each for each in found if each.raw.task == self.task)
-        return LabelledTask(self.name, labelled.raw, labelled.truths, _tags(labelled))
+        return LabelledTask(self.name, labelled.raw, labelled.truths, _tags(labelled), self.continuity_seconds)
 
 
-def recorded_tasks(folder: Path, catalogue: Catalogue, settings: RecordingSettings) -> tuple[BenchTask, ...]:
+def recorded_tasks(folder: Path, catalogue: Catalogue, settings: Settings) -> tuple[BenchTask, ...]:
     """The labelled recordings of a file or folder; each is read once here, so that what is wrong is said at once.
+
+    Args:
+        settings: ``recording`` says how to read them, ``detect.continuity_seconds`` how long what is wrong must last.
 
     Raises:
         RecordingError: a recording or what lies beside it cannot be read, it has no labels, or they name a machine
             that it does not hold.
     """
     specs = tuple(catalogue.values())
-    found = list(_checked(folder, catalogue, settings))
+    found = list(_checked(folder, catalogue, settings.recording))
     tasks_in = Counter(file for file, *_ in found)
     tasks = []
     for file, task, samples in found:
         stem = stem_of(file)
         name = stem if tasks_in[file] == 1 else f"{stem}: {task}"
-        tasks.append(BenchTask(name, Recorded(name, file, task, _digest(file), specs, settings), cost=samples / 1e6))
+        lasting = settings.detect.continuity_seconds
+        made = Recorded(name, file, task, _digest(file), specs, settings.recording, lasting)
+        tasks.append(BenchTask(name, made, cost=samples / 1e6))
     doubled = [name for name, times in Counter(task.name for task in tasks).items() if times > 1]
     if doubled:
         raise RecordingError(f"{folder} holds two recordings named {some_names(doubled)}: rename one")

@@ -17,12 +17,14 @@ class LabelledTask:
 
     ``tags``: what results are broken down by, such as ``{"fault": "ecc_error", "strength": "subtle",
     "size": "64", "interval": "15", "difficulty": "restart"}``; a healthy task has ``"fault": "none"``.
+    ``continuity_seconds``: how long what is wrong must last there, to every method; None: as shipped.
     """
 
     name: str
     raw: RawTask
     truths: tuple[Truth, ...]
     tags: Mapping[str, str] = field(default_factory=dict)
+    continuity_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ def bench(
     thresholds are those that the last standard run stored in the package. A run that was interrupted goes on where it
     was.
 
+    With --recordings, --set detect.continuity_seconds=S says how long what is wrong must last, to every method.
     Labels of a recording lie beside it as NAME.truth.json; results are broken down by what NAME.tags.json says.
 
     Example: trainminder bench --recordings incidents --methods default,paper
@@ -133,7 +134,7 @@ def bench(
         from trainminder.bench.recorded import recorded_tasks
 
         what = str(recordings)
-        some = recorded_tasks(recordings, catalogue_of(settings, metric), settings.recording)
+        some = recorded_tasks(recordings, catalogue_of(settings, metric), settings)
     else:
         some = measured()
     with ledger.open_ledger(output or OUTPUT, fresh=fresh) as kept:

@@ -66,7 +66,7 @@ class AugursMethod:
     def judge(self, task: LabelledTask, thresholds: Sequence[float]) -> list[tuple[Verdict, ...]]:
         """The verdicts at each sensitivity."""
         prepared = prepare(task.raw)
-        found = [Found((sensitivity,)) for sensitivity in thresholds]
+        found = [Found((sensitivity,), task.continuity_seconds) for sensitivity in thresholds]
         for channel in prepared.channels:
             ends_at, looks = self._looks(channel, prepared.group_of, thresholds)
             panel = channel.panel

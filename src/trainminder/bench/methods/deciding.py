@@ -26,8 +26,10 @@ Limits = Callable[[IntArray], FloatArray]
 class Found:
     """Verdicts as they come in, at each threshold, and what they amount to in the end."""
 
-    def __init__(self, thresholds: Sequence[float]) -> None:
+    def __init__(self, thresholds: Sequence[float], continuity_seconds: float | None = None) -> None:
         self._found: list[list[Verdict]] = [[] for _ in thresholds]
+        changed = {} if continuity_seconds is None else {"continuity_seconds": continuity_seconds}
+        self._settings = SETTINGS.model_copy(update=changed)
 
     def add(
         self, scores: WindowScores, limits: Limits, named: Callable[[Confirmed], Verdict], lasting: float | None = None
@@ -38,6 +40,8 @@ class Found:
             named: makes the verdict.
             lasting: seconds that a machine must remain the candidate; None: as long as in a pass.
         """
+        if lasting is None:
+            lasting = lasting_seconds(scores.step_seconds, self._settings)
         for place, confirmed in confirmed_at(scores, limits, lasting):
             self._found[place].append(named(confirmed))
 
@@ -71,12 +75,12 @@ def fixed_limits(thresholds: Sequence[float]) -> Limits:
     return limits
 
 
-def confirmed_at(scores: WindowScores, limits: Limits, lasting: float | None = None) -> Iterator[tuple[int, Confirmed]]:
+def confirmed_at(scores: WindowScores, limits: Limits, lasting: float) -> Iterator[tuple[int, Confirmed]]:
     """The place of a threshold, and what its continuity check confirms, for every threshold and group.
 
     Args:
         scores: ``threshold`` is not looked at; ``step_seconds`` is that of the samples.
-        lasting: seconds that a machine must remain the candidate; None: as long as in a pass.
+        lasting: seconds that a machine must remain the candidate.
     """
     step = scores.step_seconds
     # Methods that look only now and then are not blind in between.
@@ -91,7 +95,7 @@ def confirmed_at(scores: WindowScores, limits: Limits, lasting: float | None = N
                 replace(some, threshold=threshold),
                 0,
                 None,
-                continuity_seconds=lasting_seconds(step, SETTINGS) if lasting is None else lasting,
+                continuity_seconds=lasting,
                 patience_seconds=max(SETTINGS.window_samples * step, 1.5 * hop),
             )
             if confirmed is not None:

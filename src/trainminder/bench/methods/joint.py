@@ -152,7 +152,7 @@ class JointMethod:
 
     def judge(self, task: LabelledTask, thresholds: Sequence[float]) -> list[tuple[Verdict, ...]]:
         """The verdicts at each threshold."""
-        found = Found(thresholds)
+        found = Found(thresholds, task.continuity_seconds)
         scored = self.score(prepare(task.raw))
         if scored is not None:
             joint, score = scored

@@ -55,7 +55,7 @@ class PaperMethod:
 
     def judge(self, task: LabelledTask, thresholds: Sequence[float]) -> list[tuple[Verdict, ...]]:
         """The verdicts at each ``detect.false_alarm_probability``."""
-        prepared, found = prepare(task.raw), Found(thresholds)
+        prepared, found = prepare(task.raw), Found(thresholds, task.continuity_seconds)
         for channel in prepared.of_metrics(self.metrics):
             # A candidate at a stricter threshold is one at the loosest, with the same score.
             scores = self._scores(prepared, channel, max(thresholds))
