@@ -21,13 +21,15 @@ from trainminder.bench.types import LabelledTask
 from trainminder.decide import Confirmed
 from trainminder.types import BoolArray, Float32Array, FloatArray, IntArray, Verdict, WindowScores
 
-__all__ = ["Joint", "JointMethod", "join"]
+__all__ = ["Joint", "JointMethod", "join", "learned_windows"]
 
 #: One score blames too rarely rather than too often: looser ones are tried too. Above 1 it is the number of false
 #: candidates in a window, not their chance.
 LOOSER_PROBABILITIES = (*PROBABILITIES, 0.3, 1.0, 2.0)
 #: Seconds between the windows at which slow methods look.
 LOOK_SECONDS = 5.0
+#: Methods that learn from the task itself learn from its beginning, so that a fault is not learned while it lasts.
+LEARN_SHARE, LEARN_SECONDS = 0.2, 300.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,6 +138,13 @@ def join(prepared: Prepared, channels: Sequence[Channel] | None = None) -> Joint
         is_fresh = (newest >= 0) & (age < 1.5 * max(channel.panel.step_seconds, step))
         judged[number] = channel.judged[:, at[number]] & is_fresh
     return Joint(given, prepared.group_of, step, ends_at, at, judged)
+
+
+def learned_windows(joint: Joint) -> int:
+    """How many of the first windows are only learned from."""
+    span = float(joint.ends_at[-1] - joint.ends_at[0])
+    until = joint.ends_at[0] + min(LEARN_SHARE * span, LEARN_SECONDS)
+    return int(np.searchsorted(joint.ends_at, until, "right"))
 
 
 @dataclass(frozen=True, slots=True)

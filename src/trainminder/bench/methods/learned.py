@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from trainminder.bench.methods.deciding import fixed_limits
-from trainminder.bench.methods.joint import Joint, JointMethod, join
+from trainminder.bench.methods.joint import Joint, JointMethod, join, learned_windows
 from trainminder.bench.methods.prepared import Prepared
 from trainminder.errors import MissingExtra
 from trainminder.types import FloatArray
 
 __all__ = ["iforest", "knn"]
 
-LEARN_SHARE, LEARN_SECONDS = 0.2, 300.0
 #: Fewer vectors say nothing; more are drawn from.
 LEAST_VECTORS, MOST_VECTORS = 20, 1024
 NEIGHBOURS = 5
@@ -81,8 +80,7 @@ def _score(detector: Callable[[], Any], prepared: Prepared) -> tuple[Joint, Floa
     judged = joint.enough()
     vectors = _vectors(joint)
     score = np.full(judged.shape, np.nan)
-    span = float(joint.ends_at[-1] - joint.ends_at[0])
-    learned = int(np.searchsorted(joint.ends_at, joint.ends_at[0] + min(LEARN_SHARE * span, LEARN_SECONDS), "right"))
+    learned = learned_windows(joint)
     while learned < len(joint.ends_at) and judged[:, :learned].sum() < LEAST_VECTORS:
         learned += 1
     ordinary = vectors[:, :learned][judged[:, :learned]]

@@ -5,8 +5,10 @@ a machine's Mahalanobis distances to all others; then the same candidate and con
 
 What the publication leaves open, and how it is filled here:
 
-* Over which windows the statistics are standardised, the components taken and the covariance measured: over all
-  windows seen before, anew every minute. Within one window, any few machines are equally far apart by that distance.
+* What a covariance is measured on: statistics beside the mean of the machines in the same window, over the windows of
+  the first fifth of the data (five minutes at most), in which no machine is judged. Within one window, any few machines
+  are equally far apart by that distance; over all windows, what everybody does together would pass for noise, and a
+  fault that lasts for an ordinary direction.
 * Components that explain ``EXPLAINED`` of the variance are kept.
 * Sums become normal scores as in ``trainminder.score``, whose ordinary deviation follows from the distance: between
   points of unit variance in k dimensions it has a standard deviation of about one half, whatever k is.
@@ -16,14 +18,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from trainminder.bench.methods.joint import Joint, join
+from trainminder.bench.methods.joint import Joint, join, learned_windows
 from trainminder.bench.methods.prepared import SETTINGS, Prepared
 from trainminder.score import FOLDED_DEVIATION, dissimilarity, normal_score
-from trainminder.types import BoolArray, Float32Array, FloatArray, IntArray
+from trainminder.types import BoolArray, Float32Array, FloatArray
 
 __all__ = ["mahalanobis", "statistics"]
 
-RELEARN_SECONDS = 60.0
 EXPLAINED = 0.95
 #: Standard deviation, in normalised units, below which a window has no shape.
 FLAT = 1e-5
@@ -40,10 +41,10 @@ def mahalanobis(prepared: Prepared) -> tuple[Joint, FloatArray] | None:
     statistic = np.concatenate(parts, axis=2)
     judged = joint.enough()
     sums = np.full(judged.shape, np.nan)
-    every = max(round(RELEARN_SECONDS / joint.step_seconds), 1)
+    learned = learned_windows(joint)
     for group in np.unique(joint.group_of[joint.group_of >= 0]):
         members = np.flatnonzero(joint.group_of == group)
-        sums[members] = _sums(statistic[members], judged[members], every)
+        sums[members] = _sums(statistic[members], judged[members], learned)
     score, _ = normal_score(
         sums,
         np.full(len(joint.ends_at), ORDINARY_DEVIATION / FOLDED_DEVIATION),
@@ -71,28 +72,23 @@ def statistics(windows: Float32Array) -> Float32Array:
     return np.stack([mean, variance, skewness, kurtosis], axis=2).astype(np.float32)
 
 
-def _sums(statistic: Float32Array, judged: BoolArray, every: int) -> FloatArray:
-    """(machine, window) sums of distances within one group; NaN in the first stretch, which is only learned from."""
-    machines, windows, width = statistic.shape
-    sums = np.full((machines, windows), np.nan)
-    everyone: IntArray = np.zeros(machines, dtype=np.int64)
-    count, total, products = 0, np.zeros(width), np.zeros((width, width))
-    for start in range(0, windows, every):
-        part, counted = statistic[:, start : start + every], judged[:, start : start + every]
-        # Fewer points than dimensions leave directions in which nothing varied, and anything would be far.
-        if count > width:
-            components = _whitening(count, total, products)
-            whitened = (part.reshape(-1, width) @ components).reshape(*part.shape[:2], -1).astype(np.float32)
-            sums[:, start : start + every] = dissimilarity(whitened, counted, everyone)
-        points = part[counted].astype(np.float64)
-        count, total, products = count + len(points), total + points.sum(axis=0), products + points.T @ points
+def _sums(statistic: Float32Array, judged: BoolArray, learned: int) -> FloatArray:
+    """(machine, window) sums of distances within one group; NaN in the windows that are only learned from."""
+    sums = np.full(judged.shape, np.nan)
+    counted = judged[:, :learned, None]
+    seen = np.where(counted, statistic[:, :learned], 0.0).astype(np.float64)
+    centre = seen.sum(axis=0) / np.maximum(counted.sum(axis=0), 1)
+    points = (seen - centre)[judged[:, :learned]]
+    # Fewer points than dimensions leave directions in which nothing varied, and anything would be far.
+    if len(points) > statistic.shape[2]:
+        whitened = (statistic[:, learned:] @ _whitening(points)).astype(np.float32)
+        sums[:, learned:] = dissimilarity(whitened, judged[:, learned:], np.zeros(len(sums), dtype=np.int64))
     return sums
 
 
-def _whitening(count: int, total: FloatArray, products: FloatArray) -> FloatArray:
-    """(statistic, component): takes statistics to principal components of unit variance."""
-    mean = total / count
-    covariance = products / count - np.outer(mean, mean)
+def _whitening(points: FloatArray) -> FloatArray:
+    """(statistic, component): takes statistics to components of unit variance in these points (point, statistic)."""
+    covariance = points.T @ points / len(points)
     deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     scale = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > FLAT**2)
     values, vectors = np.linalg.eigh(covariance * np.outer(scale, scale))
