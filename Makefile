@@ -15,6 +15,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check --quiet install --no
 MADE := $(VENV)/.made
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
+NODE := $(VENV)/.node
 
 .PHONY: help demo test lint docs models bench bench-page clean
 .DELETE_ON_ERROR:
@@ -27,6 +28,7 @@ demo: $(CORE) ## Simulate a task with a fault, find it, write the report
 
 test: lint ## Lint, then all tests; installs the servers they need
 	@tools/install_servers.sh
+	@$(MAKE) --no-print-directory $(NODE)
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 lint: $(DEV) ## Ruff, mypy, and the direction of imports
@@ -45,7 +47,7 @@ bench: $(DEV) ## Time a pass and the start of the command line
 	@$(BIN)/python benchmarks/start.py
 	@$(BIN)/python benchmarks/pass.py
 
-bench-page: $(DEV) ## Compare the methods on the standard set; write docs/bench.md and the thresholds
+bench-page: $(DEV) $(NODE) ## Compare the methods on the standard set; write docs/bench.md and the thresholds
 	@$(BIN)/trainminder bench --page docs/bench.md --write-thresholds src/trainminder/bench/thresholds.toml
 
 clean: ## Remove .venv and everything that was built
@@ -76,3 +78,11 @@ $(DEV): $(MADE) pyproject.toml
 	@$(INSTALL) '$(TORCH)'
 	@$(INSTALL) --editable '.[train,bench,dev]'
 	@touch $(CORE) $@
+
+# Grafana's outlier detectors, which the bench compares with: the version is where they are used.
+$(NODE): $(DEV) src/trainminder/bench/methods/augurs.py
+	@command -v npm >/dev/null || { \
+	  echo "error: npm is not there: install Node.js 18 or newer with npm (Debian: nodejs, npm)" >&2; exit 1; }
+	@$(BIN)/python -c 'from trainminder.bench.methods.augurs import PACKAGE, VERSION; print(f"{PACKAGE}@{VERSION}")' \
+	  | xargs npm install --silent --no-save --no-audit --no-fund --prefix $(VENV)
+	@touch $@

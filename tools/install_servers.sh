@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Install what the tests start: Prometheus, VictoriaMetrics, node_exporter and Chromium, and what the real training run
-# makes its machines and faults of, as Debian packages.
+# Install what the tests start: Prometheus, VictoriaMetrics, node_exporter, Chromium and node, and what the real training
+# run makes its machines and faults of, as Debian packages.
 # Does nothing where all of them are there. Run: tools/install_servers.sh
 set -euo pipefail
 
@@ -16,6 +16,8 @@ need fonts-dejavu-core /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
 need iproute2 ip
 need iptables iptables
 need stress-ng stress-ng
+need nodejs node
+need npm npm
 
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 
