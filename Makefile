@@ -16,6 +16,8 @@ MADE := $(VENV)/.made
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 NODE := $(VENV)/.node
+# Names the npm package that two of the bench's methods need, and its version.
+AUGURS := src/trainminder/bench/methods/augurs.py
 
 .PHONY: help demo test lint docs models bench bench-page clean
 .DELETE_ON_ERROR:
@@ -26,9 +28,8 @@ help: ## Show this list
 demo: $(CORE) ## Simulate a task with a fault, find it, write the report
 	@$(BIN)/trainminder demo
 
-test: lint ## Lint, then all tests; installs the servers they need
+test: lint $(NODE) ## Lint, then all tests; installs the servers they need
 	@tools/install_servers.sh
-	@$(MAKE) --no-print-directory $(NODE)
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
 lint: $(DEV) ## Ruff, mypy, and the direction of imports
@@ -79,10 +80,9 @@ $(DEV): $(MADE) pyproject.toml
 	@$(INSTALL) --editable '.[train,bench,dev]'
 	@touch $(CORE) $@
 
-# Grafana's outlier detectors, which the bench compares with: the version is where they are used.
-$(NODE): $(DEV) src/trainminder/bench/methods/augurs.py
-	@command -v npm >/dev/null || { \
-	  echo "error: npm is not there: install Node.js 18 or newer with npm (Debian: nodejs, npm)" >&2; exit 1; }
-	@$(BIN)/python -c 'from trainminder.bench.methods.augurs import PACKAGE, VERSION; print(f"{PACKAGE}@{VERSION}")' \
-	  | xargs npm install --silent --no-save --no-audit --no-fund --prefix $(VENV)
+$(NODE): $(MADE) $(AUGURS) | $(DEV)
+	@{ command -v node && command -v npm; } >/dev/null || tools/install_servers.sh
+	@package=$$($(BIN)/python -c 'from trainminder.bench.methods.augurs import PACKAGE, VERSION; print(PACKAGE + "@" + VERSION)') && \
+	  echo "installing $$package" && \
+	  npm install --no-save --no-audit --no-fund --no-update-notifier --loglevel=error --prefix $(VENV) "$$package" >/dev/null
 	@touch $@

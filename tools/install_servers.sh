@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Install what the tests start: Prometheus, VictoriaMetrics, node_exporter, Chromium and node, and what the real training
-# run makes its machines and faults of, as Debian packages.
+# Install what the tests start: Prometheus, VictoriaMetrics, node_exporter and Chromium, what the real training run makes
+# its machines and faults of, and what two methods of the bench run in (node), as Debian packages.
 # Does nothing where all of them are there. Run: tools/install_servers.sh
 set -euo pipefail
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -54,6 +55,31 @@ def test_a_python_without_ensurepip_is_refused_with_the_package_to_install(check
     assert not (checkout / ".venv").exists()
 
 
+def test_what_two_methods_of_the_bench_run_in_is_installed_once_and_leaves_nothing_in_the_checkout(
+    checkout: Path, tmp_path: Path
+) -> None:
+    """The environment is made already; ``python`` and ``npm`` are stand-ins, of which the second notes its calls."""
+    augurs = checkout / "src" / "trainminder" / "bench" / "methods" / "augurs.py"
+    augurs.parent.mkdir(parents=True)
+    augurs.touch()
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    for stamp in (".made", ".core", ".dev"):
+        (checkout / ".venv" / stamp).touch()
+    stand_in(checkout / ".venv" / "bin", "python", "echo @owner/package@1.2.3")
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    stand_in(commands, "node", "")
+    stand_in(commands, "npm", f'echo "$@" >>{tmp_path}/calls')
+    for _ in range(2):
+        subprocess.run(
+            ["make", ".venv/.node"], cwd=checkout, env={"PATH": f"{commands}:{os.environ['PATH']}"}, check=True
+        )
+    (call,) = (tmp_path / "calls").read_text().splitlines()
+    assert call.startswith("install --no-save ")
+    assert call.endswith(" --prefix .venv @owner/package@1.2.3")
+    assert {path.name for path in checkout.iterdir()} == {"Makefile", "pyproject.toml", "src", ".venv"}
+
+
 def test_without_apt_the_missing_servers_are_named_with_what_to_do(repository: Path, tmp_path: Path) -> None:
     commands = tmp_path / "commands"
     commands.mkdir()
@@ -85,6 +111,8 @@ def test_with_every_server_there_nothing_is_installed(repository: Path, tmp_path
         "ip",
         "iptables",
         "stress-ng",
+        "node",
+        "npm",
     ):
         stand_in(tmp_path, name, "")
     bash = shutil.which("bash")

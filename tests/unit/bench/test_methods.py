@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -210,7 +209,7 @@ def test_a_missing_program_or_package_is_named_with_what_installs_it(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(shutil, "which", lambda _: None)
+        patched.setenv("PATH", str(tmp_path))
         with pytest.raises(MissingProgram, match=r"install Node\.js"):
             METHODS[name]()
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
@@ -220,6 +219,6 @@ def test_a_missing_program_or_package_is_named_with_what_installs_it(
 
 @pytest.mark.parametrize("name", ["knn", "iforest"])
 def test_a_missing_extra_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainminder.bench.methods.learned.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "pyod", None)
     with pytest.raises(MissingExtra, match=r'pip install "trainminder\[bench\]"'):
         METHODS[name]()
