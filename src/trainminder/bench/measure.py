@@ -165,8 +165,10 @@ def by_tag(outcomes: Sequence[Outcome], tallies: Sequence[Tally]) -> dict[str, d
 
 
 def _as_number(text: str) -> tuple[float, str]:
+    """The number that a value is or begins with, as ``5 s`` does; what is none comes last, by its text."""
+    number = text.partition(" ")[0]
     try:
-        return float(text), text
+        return float(number), text
     except ValueError:
         return float("inf"), text
 

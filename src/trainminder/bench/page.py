@@ -19,7 +19,7 @@ TAGS = {
     "fault": "fault",
     "strength": "strength",
     "size": "machines",
-    "interval": "interval, s",
+    "interval": "sampling interval",
     "difficulty": "difficulty",
 }
 RATE = "false_alarms_per_1000_machine_hours"
@@ -83,7 +83,8 @@ def _sections(shown: Shown, path: Path, folder: Path, command: str) -> Iterable[
     yield _table(*_costs(methods))
     yield (
         "Seconds are those of the machine that ran this, where every worker has its share of the processors; the ratio "
-        "holds elsewhere. Memory is what judging took above what the process held."
+        "holds elsewhere. Memory is what judging took above what the process held. What several methods need of a task "
+        "(alignment, embeddings) counts to the first that needs it."
     )
     if shown["failures"]:
         yield "## Failures"

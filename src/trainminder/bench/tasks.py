@@ -25,6 +25,8 @@ __all__ = [
 #: Seeds of the standard set begin here; those of the calibration set elsewhere, so that they never meet.
 TEST_SEED, CALIBRATION_SEED = 10_000, 50_000
 STANDARD_TASKS, CALIBRATION_TASKS = 320, 256
+#: The quick set has so many faulty and healthy tasks, none of which is larger (samples).
+QUICK_TASKS, QUICK_COST = 20, 8e5
 
 #: Machines -> share of the tasks.
 SIZES = {4: 0.08, 8: 0.15, 16: 0.25, 32: 0.22, 64: 0.16, 128: 0.07, 256: 0.04, 512: 0.02, 1024: 0.01}
@@ -100,11 +102,12 @@ def calibration_set() -> tuple[BenchTask, ...]:
 
 
 def quick_set() -> tuple[BenchTask, ...]:
-    """A few small tasks of the standard set, half of them faulty."""
-    small = [task for task in standard_set() if task.cost < 3e5]
+    """Some of the smaller tasks of the standard set, spread over it, half of them faulty."""
+    small = [task for task in standard_set() if task.cost < QUICK_COST]
     faulty = [task for task in small if not task.name.startswith("none")]
     healthy = [task for task in small if task.name.startswith("none")]
-    return (*faulty[:10], *healthy[:10])
+    every = [kind[:: len(kind) // QUICK_TASKS][:QUICK_TASKS] for kind in (faulty, healthy)]
+    return (*every[0], *every[1])
 
 
 def draw_set(first_seed: int, count: int) -> tuple[BenchTask, ...]:

@@ -31,13 +31,16 @@ from trainminder.simulate import ClusterSpec, Fault, simulate_task
 from trainminder.types import FloatArray, RawMetric, RawTask, Verdict, WindowScores
 
 ONSET = 420.0
-NO_CONTINUITY = "paper-no-continuity"
 
 
 @cache
 def simulated(*culprits: int, fault: str = "nic_dropout", seed: int = 7) -> LabelledTask:
+    """Eight machines for twenty minutes; each of the culprits breaks 30 s after the one before."""
     spec = ClusterSpec(machines=8, seed=seed, interval_seconds=5.0, duration_seconds=1200.0)
-    faults = [Fault(machine=machine, fault_type=fault, onset_seconds=ONSET, strength=1.0) for machine in culprits]
+    faults = [
+        Fault(machine=machine, fault_type=fault, onset_seconds=ONSET + 30.0 * place, strength=0.8)
+        for place, machine in enumerate(culprits)
+    ]
     raw, truths = simulate_task(spec, faults, specs=load_catalogue())
     return LabelledTask("a task", raw, truths)
 
@@ -71,7 +74,7 @@ def right(task: LabelledTask, verdicts: tuple[Verdict, ...]) -> bool:
     return [verdict.machine for verdict in verdicts] == [truth.machine] and verdicts[0].confirmed > truth.start
 
 
-@pytest.mark.parametrize("name", [name for name in standard_methods() if name != NO_CONTINUITY])
+@pytest.mark.parametrize("name", standard_methods())
 def test_every_method_tells_a_gross_fault_from_none_at_one_of_its_thresholds(name: str) -> None:
     method, faulty, healthy = built(name), simulated(3), simulated()
     found = method.judge(faulty, method.thresholds)
@@ -82,7 +85,7 @@ def test_every_method_tells_a_gross_fault_from_none_at_one_of_its_thresholds(nam
 
 
 def test_without_continuity_one_window_is_enough() -> None:
-    sudden, patient = built(NO_CONTINUITY), built("paper")
+    sudden, patient = built("paper-no-continuity"), built("paper")
     (at_once,), (later,) = (method.judge(simulated(3), [1e-8])[0] for method in (sudden, patient))
     assert at_once.confirmed - at_once.onset < 20.0
     assert later.confirmed - later.onset >= 240.0
@@ -177,14 +180,11 @@ def test_the_model_of_all_metrics_renders_without_torch_what_it_does_with_it(tra
     np.testing.assert_allclose(rendered.transpose(1, 0, 2), expected, atol=1e-5)
 
 
-def test_the_oracle_names_every_culprit_and_nobody_in_a_healthy_task() -> None:
-    oracle = built("oracle")
-    for culprits in ((), (2,), (6,), (1, 4)):
-        task = simulated(*culprits)
-        machines = {verdict.machine for verdict in oracle.judge(task, oracle.thresholds)[0]}
-        # One fault that strikes two machines at one instant is one fault, for which one of them is named.
-        assert machines <= {truth.machine for truth in task.truths}
-        assert len(machines) == min(len(culprits), 1)
+@pytest.mark.parametrize("culprits", [(), (2,), (6,), (1, 4)])
+def test_the_oracle_names_every_culprit_and_nobody_in_a_healthy_task(culprits: tuple[int, ...]) -> None:
+    oracle, task = built("oracle"), simulated(*culprits)
+    (said,) = oracle.judge(task, oracle.thresholds)
+    assert {verdict.machine for verdict in said} == {truth.machine for truth in task.truths}
 
 
 def test_the_oracle_is_not_told_the_machine() -> None:
