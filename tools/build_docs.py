@@ -41,9 +41,9 @@ logs and errors to standard error. [README.md](../README.md) explains the exit c
 METRICS = """# Metrics
 
 The metrics that are known by name; [what a task has](metric-order.md) decides which is asked first. A recording has one
-column per metric, under these names and in these units. From a store, the queries of a metric are tried in order, and the first that
-finds series of the task is used: `$matcher` stands for the task's label matchers, `$rate` and `$window` for a
-time range that fits the sampling interval.
+column per metric, under these names and in these units. From a store, the queries of a metric are tried in order, and
+the first that finds series of the task is used: `$matcher` stands for the task's label matchers, `$rate` and `$window`
+for a time range that fits the sampling interval.
 
 `metrics:` in the settings changes any field of any of them or adds others ([settings](settings.md));
 `--metric NAME[=UNIT]` admits one for a single run."""

@@ -87,7 +87,7 @@ def confirmed_at(scores: WindowScores, limits: Limits, lasting: float) -> Iterat
     hop = float(np.median(np.diff(scores.ends_at))) if len(scores.ends_at) > 1 else step
     for group in np.unique(scores.group_of[scores.group_of >= 0]).tolist():
         some, limit = _ever_candidates(scores, group, limits)
-        if len(some.machines) == 1:
+        if not some.machines:
             continue
         for place in range(len(limit)):
             threshold = np.broadcast_to(limit[place], some.normal_score.shape)
@@ -103,9 +103,9 @@ def confirmed_at(scores: WindowScores, limits: Limits, lasting: float) -> Iterat
 
 
 def _ever_candidates(scores: WindowScores, group: int, limits: Limits) -> tuple[WindowScores, FloatArray]:
-    """Those of a group who lead some window and pass its loosest limit, and in the last row nobody.
+    """Those of a group who lead some window and pass its loosest limit.
 
-    Nobody is there in each window in which anybody was judged, so that it counts as judged, and never passes.
+    Where only others are judged nobody passes, and who was the candidate is unseen: it is as if nobody were judged.
 
     Returns:
         the scores of these, in the order of names, and the group's limits (threshold, window).
@@ -117,9 +117,8 @@ def _ever_candidates(scores: WindowScores, group: int, limits: Limits) -> tuple[
     filled = np.where(judged, part, -np.inf)
     best, windows = filled.argmax(axis=0), np.arange(part.shape[1])
     leaders = np.unique(best[filled[best, windows] > limit.min(axis=0)])
-    nobody = np.where(judged.any(axis=0), -np.inf, np.nan)
-    rows = np.concatenate([part[leaders], nobody[None]])
-    names = (*(scores.machines[member] for member in members[leaders].tolist()), "")
+    rows = part[leaders]
+    names = tuple(scores.machines[member] for member in members[leaders].tolist())
     some = replace(
         scores, machines=names, dissimilarity=rows, normal_score=rows, group_of=np.zeros(len(rows), dtype=np.int64)
     )
