@@ -39,8 +39,8 @@ class Judged:
         faulty = {truth.machine: truth.start for truth in self.truths}
         if any(verdict.machine not in faulty for verdict in verdicts):
             return "wrong"
-        # A verdict that stood before the fault began is a false alarm, whomever it names.
-        return "right" if all(v.confirmed >= faulty[v.machine] for v in verdicts) else "early"
+        # A verdict that stood before the fault began is a false alarm, whomever it names, as in the bench.
+        return "right" if all(v.confirmed > faulty[v.machine] for v in verdicts) else "early"
 
 
 def write_labelled(

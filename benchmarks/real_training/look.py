@@ -1,6 +1,7 @@
 """What the faults of a real run changed, on the culprit and on the others, and what a method makes of it.
 
     python benchmarks/real_training/look.py DIR [--method paper] [--continuity-seconds 30] [--metrics all|host|NAME,...]
+                                              [--changes]
 
 DIR holds what run.py wrote. Levels are medians of the healthy part and of the part from ten seconds after the onset. A
 level is marked * where it left the middle 98 % of the healthy part. "after" is how many seconds after the onset the

@@ -27,6 +27,8 @@ def ordered(metrics: Iterable[str], environment: str) -> tuple[str, ...]:
     Args:
         environment: one of ``shipped_orders``; ``auto`` takes the one whose metrics are most like these (the largest
             share in common of all in either), ``catalogue`` leaves them as they are.
+    Raises:
+        KeyError: an environment that has no order; settings offer none.
     """
     given = tuple(metrics)
     if environment == "catalogue":

@@ -33,14 +33,6 @@ def leftovers(name: str) -> list[str]:
     return [*re.findall(rf"^{name}-\S+", spaces, re.MULTILINE), *map(str, groups)]
 
 
-def is_rank(pid: str) -> bool:
-    """Whether a process trains."""
-    try:
-        return b"ranks.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-
-
 @dataclass(frozen=True)
 class Trained:
     folder: Path

@@ -109,7 +109,8 @@ def test_every_type_of_fault_size_and_interval_is_in_the_set() -> None:
     tags = [simulated(task).tags for task in STANDARD]
     types = Counter(each["fault"] for each in tags)
     assert types.keys() == {*FAULT_MODELS, "two at once", "none"}
-    assert min(types.values()) >= 3
+    for kind, model in FAULT_MODELS.items():
+        assert types[kind] >= (5 if model.group is None else 3), kind
     sizes = {int(each["size"]) for each in tags}
     assert (min(sizes), max(sizes)) == (4, 1024)
     assert {each["interval"] for each in tags} == {"1 s", "5 s", "10 s", "15 s", "30 s"}

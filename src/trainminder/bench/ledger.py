@@ -54,7 +54,7 @@ def fingerprint(task: BenchTask, method: str, thresholds: Sequence[float]) -> st
 
 
 class Ledger:
-    """Outcomes by fingerprint; each is on disk when ``add`` returns."""
+    """Outcomes by fingerprint; each is in the file when ``add`` returns, whatever then ends the process."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -196,6 +196,7 @@ class OneByOne:
         self._render = torch_renderer(model)
 
     def embed(self, values: FloatArray, rows: IntArray, low: FloatArray, high: FloatArray) -> Float32Array:
+        """(machine, window, sample), as ``Denoiser.embed``; every machine must have a row in every window."""
         width = self.window_samples
         embeddings = np.empty((*rows.shape, width), dtype=np.float32)
         for window in range(rows.shape[1]):
@@ -207,7 +208,15 @@ class OneByOne:
 def sums_one_by_one(
     embeddings: Float32Array, judged: BoolArray, group_of: IntArray, distance: str = "euclidean"
 ) -> FloatArray:
-    """The straightforward dissimilarity: one whole distance matrix per window."""
+    """The straightforward dissimilarity: one whole distance matrix per window.
+
+    Args:
+        embeddings: (machine, window, sample).
+        judged: (machine, window).
+        group_of: not looked at: all machines are one group here.
+    Returns:
+        (machine, window) sums; NaN where not judged.
+    """
     from scipy.spatial.distance import cdist
 
     del group_of

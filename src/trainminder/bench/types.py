@@ -16,7 +16,7 @@ class LabelledTask:
     """A task with everything that is wrong with it.
 
     ``tags``: what results are broken down by, such as ``{"fault": "ecc_error", "strength": "subtle",
-    "size": "64", "interval": "15", "difficulty": "restart"}``; a healthy task has ``"fault": "none"``.
+    "size": "64", "interval": "15 s", "difficulty": "restart"}``; a healthy task has ``"fault": "none"``.
     ``continuity_seconds``: how long what is wrong must last there, to every method; None: as shipped.
     """
 

@@ -111,7 +111,18 @@ def bench(
             "--false-alarm-rate": false_alarm_rate is not None and not calibrates,
             "--write-thresholds": write_thresholds is not None and not calibrates,
         },
-        "is for a run that chooses thresholds, without --quick, --recordings and --thresholds: leave it out",
+        "is for a run that chooses thresholds, without --quick, --recordings, --speed and --thresholds: leave it out",
+    )
+    _refuse(
+        {
+            "--methods": speed and methods is not None,
+            "--output": speed and output is not None,
+            "--fresh": speed and fresh,
+            "--jobs": speed and jobs is not None,
+            "--page": speed and page is not None,
+            "--thresholds": speed and thresholds_file is not None,
+        },
+        "does not go with --speed: leave it out",
     )
     if speed:
         return _time(sizes, form)

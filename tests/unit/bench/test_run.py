@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import bench_methods
 from bench_methods import JUDGED, REGISTRY, Small, small_tasks
 from trainminder.bench.calibrate import Chosen
 from trainminder.bench.compare import Comparison, calibrate, choose_thresholds, compare
@@ -229,8 +228,3 @@ def test_measuring_what_thresholds_were_chosen_on_is_refused(tmp_path: Path) -> 
                 calibration=outcomes,
                 registry=REGISTRY,
             )
-
-
-def test_the_methods_of_these_tests_are_found_by_name() -> None:
-    # Workers find them by name: a lambda among them is no hindrance.
-    assert bench_methods.METHODS["dies"]().name == "dies"

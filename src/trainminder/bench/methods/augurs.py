@@ -1,10 +1,10 @@
 """Grafana's outlier detectors, MAD and DBSCAN, metric by metric, with the same continuity.
 
 They come as the npm package ``@bsull/augurs`` and run in node: one process per method, fed over its standard input.
-As in a dashboard they see means of half a minute over the last five minutes, and
-are asked anew every minute; before half of that interval is there, they are not. Their sensitivity is the threshold.
-A machine is the candidate of a look if it was an outlier in most of the newest minute, and of those lies
-furthest outside the detector's band, in widths of the band: neither detector itself says which outlier is the worst.
+As in a dashboard they see means of half a minute over the last five minutes, and are asked anew every minute; before
+half of that interval is there, they are not. Their sensitivity is the threshold. A machine is the candidate of a look if
+it was an outlier in most of the newest minute, and of those lies furthest outside the detector's band, in widths of the
+band: neither detector itself says which outlier is the worst.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trainminder.bench.types import LabelledTask
 from trainminder.errors import MissingProgram
 from trainminder.types import FloatArray, IntArray, Verdict, WindowScores
 
-__all__ = ["PACKAGE", "AugursMethod", "package_folder"]
+__all__ = ["PACKAGE", "VERSION", "AugursMethod", "package_folder"]
 
 PACKAGE, VERSION = "@bsull/augurs", "0.10.2"
 

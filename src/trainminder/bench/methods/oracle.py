@@ -62,7 +62,7 @@ class Oracle:
 
 
 def told_metrics(fault_type: str) -> tuple[str, ...]:
-    """The metrics in which that fault shows on the culprit; every one for a type that is not simulated."""
+    """The metrics in which that fault shows on the culprit; none where every one is looked at, as for unknown types."""
     model = FAULT_MODELS.get(fault_type)
     if model is None:
         return ()
