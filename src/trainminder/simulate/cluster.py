@@ -149,9 +149,9 @@ class Pace:
 class Cluster:
     """What stays the same for the whole task.
 
-    ``rack``, ``switch``, ``stage``, ``replica``: (machine,) where each stands. The machines of one replica pass the
-    work of an iteration from stage to stage. ``speed``: (machine,) share of the nominal compute time that a machine
-    takes. ``rack_celsius``: (machine,) and ``slot_celsius``: (device,), added to every temperature.
+    ``rack``, ``switch``, ``stage``, ``replica``, ``expert_group``: (machine,) where each stands. The machines of one
+    replica pass the work of an iteration from stage to stage. ``speed``: (machine,) share of the nominal compute time
+    that a machine takes. ``rack_celsius``: (machine,) and ``slot_celsius``: (device,), added to every temperature.
     ``factors``: metric -> (machine,), on its level, for what has always been different.
     """
 

@@ -1,6 +1,7 @@
 """What can go wrong: each fault as lost progress in the timeline and as effects on the culprit's metrics.
 
-Victims are not listed here: they are affected through the timeline, where everyone waits for the slowest.
+Victims are not listed here: they are affected through the timeline, where everyone waits for the slowest; congestion
+alone spreads to them as an effect (scope *peers*).
 Source: the fault mix and the metrics each fault shows in follow Minder (NSDI'25); the amounts are ours.
 """
 
@@ -73,6 +74,8 @@ class Effect:
 class FaultModel:
     """A kind of fault.
 
+    ``of_device``: of one device, else of a whole machine. ``silences``: whose samples cease while it lasts.
+    ``grows``: over its whole duration, where no ramp is given.
     ``compute``, ``communicate``, ``save``: share of the progress lost at full strength in each phase.
     ``group``: the fault is of all machines of the culprit's rack, or under its switch.
     ``stuck``: how the culprit spends the time it loses: still busy, idle, or spinning in a collective.
