@@ -83,8 +83,9 @@ def _sections(shown: Shown, path: Path, folder: Path, command: str) -> Iterable[
     yield _table(*_costs(methods))
     yield (
         "Seconds are those of the machine that ran this, where every worker has its share of the processors; the ratio "
-        "holds elsewhere. Memory is what judging took above what the process held. What several methods need of a task "
-        "(alignment, embeddings) counts to the first that needs it."
+        "holds elsewhere. Memory is what judging took above what the process held, without the processes that a method "
+        "starts (node, for `mad` and `dbscan`). What several methods need of a task (alignment, embeddings) counts to "
+        "the first that needs it."
     )
     if shown["failures"]:
         yield "## Failures"
