@@ -66,10 +66,10 @@ class LiveTask:
     """A simulated task with at most one fault, that can be looked at from several threads; time only goes forward.
 
     The task is simulated in pieces of ``spec.duration_seconds``, the first as asked, the next one always while the
-    present one is shown. ``truths`` are those of the first. A later piece has the same cluster with the same permanent differences and the fault, if
-    there is one, at its full strength from its beginning; it is longer by one more sample each time, so that its noise
-    is drawn anew. Counters go on from piece to piece, and the iterations begin afresh. Losses and gaps are left
-    to whoever scrapes.
+    present one is shown. ``truths`` are those of the first. A later piece has the same cluster with the same permanent
+    differences and the fault, if there is one, at its full strength from its beginning; it is longer by one more sample
+    each time, so that its noise is drawn anew. Counters go on from piece to piece, and the iterations begin afresh.
+    Losses and gaps are left to whoever scrapes.
 
     Raises:
         SettingsError: a fault that does not fit the cluster.

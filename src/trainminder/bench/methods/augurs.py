@@ -2,9 +2,9 @@
 
 They come as the npm package ``@bsull/augurs`` and run in node: one process per method, fed over its standard input.
 As in a dashboard they see means of half a minute over the last five minutes, and are asked anew every minute; before
-half of that interval is there, they are not. Their sensitivity is the threshold. A machine is the candidate of a look if
-it was an outlier in most of the newest minute, and of those lies furthest outside the detector's band, in widths of the
-band: neither detector itself says which outlier is the worst.
+half of that interval is there, they are not. Their sensitivity is the threshold. A machine is the candidate of a look
+if it was an outlier in most of the newest minute, and of those lies furthest outside the detector's band, in widths of
+the band: neither detector itself says which outlier is the worst.
 """
 
 from __future__ import annotations
