@@ -33,6 +33,15 @@ def leftovers(name: str) -> list[str]:
     return [*re.findall(rf"^{name}-\S+", spaces, re.MULTILINE), *map(str, groups)]
 
 
+def is_at_work(pid: str, name: str) -> bool:
+    """Whether a process on a machine of the run of that name still runs; one that nobody has reaped does not."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return bool(command) and name in Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True)
 class Trained:
     folder: Path
@@ -138,12 +147,10 @@ def test_a_run_that_is_ended_early_takes_its_machines_and_processes_along(tmp_pa
     with subprocess.Popen([sys.executable, SCRIPT, "-o", tmp_path, "--short"], stdout=subprocess.PIPE) as run:
         assert run.stdout is not None
         name = run.stdout.readline().decode().split()[-1]
-        groups = [Path(place) for place in leftovers(name) if place.endswith("-0")]
+        groups = [Path(place) for place in leftovers(name) if place.startswith("/") and place.endswith("-0")]
         until(lambda: any((group / "cgroup.procs").read_text() for group in groups), "the first rank")
         pids = [pid for group in groups for pid in (group / "cgroup.procs").read_text().split()]
         run.send_signal(number)
     until(lambda: leftovers(name) == [], "the machines to be gone")
     assert pids
-    assert not [
-        pid for pid in pids if Path(f"/proc/{pid}/cgroup").exists() and name in Path(f"/proc/{pid}/cgroup").read_text()
-    ]
+    until(lambda: not any(is_at_work(pid, name) for pid in pids), "the ranks to be gone")

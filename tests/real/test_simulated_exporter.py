@@ -96,6 +96,21 @@ def test_a_machine_that_a_fault_silences_does_not_answer_and_the_others_do(
         assert up == {name: "0" if name == silent else "1" for name in names}
 
 
+def test_a_task_that_ended_within_the_range_is_still_found(
+    prometheus_discovering: Callable[[str], Any], tmp_path: Path
+) -> None:
+    with simulating("--machines", "3", "--devices", "1", "--fault", "none") as (address, process):
+        store = prometheus_discovering(f"http://{address}/targets").url
+        running = f"{store}/api/v1/query?query=DCGM_FI_DEV_POWER_USAGE"
+        until(lambda: fetch(running).count('"instance":') == 3, "the first scrapes")
+        time.sleep(5.0)
+        process.terminate()
+        # Prometheus marks what it cannot scrape as ended: an instant from now on sees nothing.
+        until(lambda: fetch(running).count('"instance":') == 0, "the end of the series")
+        asked = ("--prometheus", store, "--task", "simulated", "--from", "-60s", "--to", "now")
+        assert main(["record", *asked, "-o", str(tmp_path / "ended.parquet")]) == 0
+
+
 def test_what_is_not_there_is_said_and_ctrl_c_is_a_good_end() -> None:
     with simulating("--machines", "3", "--devices", "1", "--fault", "none", "--minutes", "1") as (address, process):
         with pytest.raises(urllib.error.HTTPError) as caught:

@@ -180,7 +180,10 @@ def shows_in(kind: str, metrics: Sequence[str]) -> bool:
         return False  # a subtle one moves power by less than iterations do
     return all(
         FAULT_MODELS[each].silences == "machine"
-        or any(effect.metric in metrics and effect.scope != "peers" for effect in FAULT_MODELS[each].effects)
+        or any(
+            effect.metric in metrics and effect.scope != "peers" and effect.tells
+            for effect in FAULT_MODELS[each].effects
+        )
         for each in types
     )
 

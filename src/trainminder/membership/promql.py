@@ -17,9 +17,10 @@ from trainminder.wording import some_names
 
 __all__ = ["PromqlMembership", "find_task"]
 
-#: Prometheus looks back five minutes from each instant, so instants this far apart see every series.
+#: Prometheus looks back five minutes from each instant, so instants this far apart see every series that goes on.
 LOOK_BACK_SECONDS = 300.0
-MOST_INSTANTS = 1000
+#: It does not look back past the end of a series: of one that ended in a short range, earlier instants must be asked.
+LEAST_INSTANTS, MOST_INSTANTS = 12, 1000
 SHOWN_NAMES = 10
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -59,7 +60,8 @@ class PromqlMembership:
 
     def _has_series(self, matcher: str, from_at: float, to_at: float) -> bool:
         # A range query at a coarse step: every store answers it, and it sees what ran at any time in the range.
-        step = max(LOOK_BACK_SECONDS, (to_at - from_at) / MOST_INSTANTS)
+        span = to_at - from_at
+        step = max(min(LOOK_BACK_SECONDS, span / LEAST_INSTANTS), span / MOST_INSTANTS, 1.0)
         expression = f"count({{{self._metrics},{matcher}}})"
         first = max(from_at, to_at - step * (MOST_INSTANTS - 1))
         # Counted from the end, so that a task that has just begun is seen.

@@ -61,6 +61,7 @@ class Effect:
     ``scope``: *culprit* is the faulty device (every device of the machine when the fault is of no single
     one); *machine* is every device of the culprit machine; *peers* are all the other machines.
     Effects that share a ``group`` show together or not at all, with the model's chance for that group.
+    ``tells``: whether the culprit can be told by it; False for what goes along and is within ordinary differences.
     """
 
     metric: str
@@ -68,6 +69,7 @@ class Effect:
     amount: float
     scope: Scope = "culprit"
     group: str = ""
+    tells: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +231,7 @@ FAULT_MODELS: Mapping[str, FaultModel] = {
         compute=0.05,
         stuck="idle",
         grows=True,
-        effects=(Effect("memory_usage", "toward", 98.0), Effect("cpu_usage", "add", 3.0)),
+        effects=(Effect("memory_usage", "toward", 98.0), Effect("cpu_usage", "add", 3.0, tells=False)),
     ),
     "aoc_error": FaultModel(
         of_device=False,
@@ -379,10 +381,11 @@ def machines_of(spec: ClusterSpec, fault: Fault) -> tuple[int, ...]:
 def _shown(
     effects: tuple[Effect, ...], share: float, given: tuple[str, ...] | None, rng: np.random.Generator
 ) -> tuple[Effect, ...]:
-    """The effects that show if each metric's do so with this chance; at least one of the metrics ``given`` does."""
+    """The effects that show if each metric's do so with this chance; at least one that tells, of ``given``, does."""
     metrics = list(dict.fromkeys(effect.metric for effect in effects if effect.scope != "peers"))
     drawn = {metric for metric in metrics if rng.random() < share}
-    able = [metric for metric in metrics if given is None or metric in given]
+    telling = {effect.metric for effect in effects if effect.tells}
+    able = [metric for metric in metrics if metric in telling and (given is None or metric in given)]
     place = int(rng.integers(len(able))) if able else 0
     if share >= 1 or not able:
         return effects
