@@ -7,18 +7,32 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-__all__ = ["ordered", "shipped_orders"]
+__all__ = ["LearnedOrder", "ordered", "shipped_orders"]
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedOrder:
+    """The metrics of an environment, most fault-sensitive first.
+
+    ``is_better``: whether its first metrics told held-out faults better than those of the catalogue's order.
+    """
+
+    metrics: tuple[str, ...]
+    is_better: bool
 
 
 @cache
-def shipped_orders() -> Mapping[str, tuple[str, ...]]:
-    """Environment -> its metrics, most fault-sensitive first."""
+def shipped_orders() -> Mapping[str, LearnedOrder]:
+    """Environment -> its order."""
     text = files("trainminder").joinpath("orders.toml").read_text(encoding="utf-8")
-    return MappingProxyType({name: tuple(entry["metrics"]) for name, entry in tomllib.loads(text).items()})
+    entries = tomllib.loads(text)
+    orders = {name: LearnedOrder(tuple(entry["metrics"]), entry["is_better"]) for name, entry in entries.items()}
+    return MappingProxyType(orders)
 
 
 def ordered(metrics: Iterable[str], environment: str) -> tuple[str, ...]:
@@ -26,7 +40,7 @@ def ordered(metrics: Iterable[str], environment: str) -> tuple[str, ...]:
 
     Args:
         environment: one of ``shipped_orders``; ``auto`` takes the one whose metrics are most like these (the largest
-            share in common of all in either), ``catalogue`` leaves them as they are.
+            share in common of all in either), if its order is better; ``catalogue`` leaves them as they are.
     Raises:
         KeyError: an environment that has no order; settings offer none.
     """
@@ -35,8 +49,10 @@ def ordered(metrics: Iterable[str], environment: str) -> tuple[str, ...]:
         return given
     orders = shipped_orders()
     if environment == "auto":
-        environment = max(orders, key=lambda name: _likeness(orders[name], given))
-    place = {name: place for place, name in enumerate(orders[environment])}
+        environment = max(orders, key=lambda name: _likeness(orders[name].metrics, given))
+        if not orders[environment].is_better:
+            return given
+    place = {name: place for place, name in enumerate(orders[environment].metrics)}
     return tuple(sorted(given, key=lambda name: place.get(name, len(place))))
 
 

@@ -206,7 +206,7 @@ class DetectSettings(_Section):
     """Metrics in order of priority; None: every metric with data, in the order of metric_order."""
     metric_order: Literal["auto", "catalogue", "profiled", "plain", "amd", "ascend"] = "auto"
     """The learned order of an environment: NVIDIA with profiling fields or without, AMD, Ascend. auto takes the one
-    whose metrics are most like the task's; catalogue asks in the catalogue's order."""
+    whose metrics are most like the task's, where it proved better than the catalogue's; catalogue keeps that."""
     window_samples: Annotated[int, Field(ge=2, le=512)] = 8
     """Samples per window (the paper's 8). Must be what the models were trained with."""
     distance: Distance = "euclidean"

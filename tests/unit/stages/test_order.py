@@ -22,25 +22,34 @@ def test_there_is_an_order_for_every_environment_that_settings_offer() -> None:
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_every_metric_of_an_order_is_one_of_the_catalogue_s_and_comes_once(environment: str) -> None:
-    order = shipped_orders()[environment]
+    order = shipped_orders()[environment].metrics
     assert set(order) <= set(load_catalogue())
     assert len(order) == len(set(order))
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
+BETTER = [name for name in ENVIRONMENTS if shipped_orders()[name].is_better]
+
+
+@pytest.mark.parametrize("environment", BETTER)
 def test_the_environment_is_told_by_the_metrics_even_if_one_is_missing(environment: str) -> None:
-    order = shipped_orders()[environment]
+    order = shipped_orders()[environment].metrics
     in_catalogue = [name for name in load_catalogue() if name in order]
     assert ordered(in_catalogue, "auto") == order
     for missing in order:
         left = tuple(name for name in order if name != missing)
-        if any(set(left) == set(other) for other in shipped_orders().values()):
-            continue  # what is left is what another environment has
         assert ordered(reversed(left), "auto") == left
 
 
+@pytest.mark.parametrize("environment", [name for name in ENVIRONMENTS if name not in BETTER])
+def test_an_order_that_did_not_prove_better_is_taken_only_by_its_name(environment: str) -> None:
+    order = shipped_orders()[environment].metrics
+    in_catalogue = tuple(name for name in load_catalogue() if name in order)
+    assert ordered(in_catalogue, "auto") == in_catalogue
+    assert ordered(in_catalogue, environment) == order != in_catalogue
+
+
 def test_metrics_that_an_order_does_not_know_come_last_as_given() -> None:
-    order = shipped_orders()["plain"]
+    order = shipped_orders()["plain"].metrics
     assert ordered(["step_ms", order[1], "wait_ms", order[0]], "plain") == (order[0], order[1], "step_ms", "wait_ms")
 
 
