@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from servers import until
 from trainminder.report import figures, verdict_sentence, write_report
 from trainminder.types import PassResult
 
@@ -99,10 +100,9 @@ def luminance(page: Page, selector: str, css: str) -> float:
 def wait_for_ground(page: Page, selector: str, color: str) -> None:
     """Until the plot has been redrawn on that colour: the browser tells pages of a change only later."""
     channels = ", ".join(str(int(color[place : place + 2], 16)) for place in (1, 3, 5))
-    page.wait_for_function(
-        "([selector, color]) => getComputedStyle(document.querySelector(selector)).backgroundColor === color",
-        arg=[selector, f"rgb({channels})"],
-    )
+    ground = "selector => getComputedStyle(document.querySelector(selector)).backgroundColor"
+    # Asked from here: the page's policy lets nothing be evaluated in it.
+    until(lambda: page.evaluate(ground, selector) == f"rgb({channels})", "the plot to be redrawn")
 
 
 def contrast(page: Page, selector: str, background: str) -> float:
@@ -202,7 +202,8 @@ def test_a_narrowed_window_redraws_its_plots(a_pass: PassMaker, open_report: Ope
     page = open_report(a_pass(), viewport={"width": 1280, "height": 800})
     plot_boxes(page)
     page.set_viewport_size({"width": 500, "height": 800})
-    page.wait_for_function("document.querySelector('#case-0 .main-svg').getBoundingClientRect().right <= 500")
+    right = "document.querySelector('#case-0 .main-svg').getBoundingClientRect().right"
+    until(lambda: page.evaluate(right) <= 500, "the plot to fit")
     assert page.evaluate("document.documentElement.scrollWidth") == 500
 
 
