@@ -223,14 +223,17 @@ def panels(raw: RawMetric, machines: tuple[str, ...], window_samples: int) -> tu
     index = {machine: number for number, machine in enumerate(machines)}
     row_machine = np.array([index.get(machine, -1) for machine in raw.machines], dtype=np.int64)
     with_devices = {m for m, device in zip(raw.machines, raw.devices, strict=True) if device is not None}
-    keep = np.array(
-        [
-            number >= 0 and (device is not None or machine not in with_devices)
-            for number, machine, device in zip(row_machine, raw.machines, raw.devices, strict=True)
-        ]
+    # By machine and device: of devices that deviate alike the first counts, wherever its series stood.
+    kept = sorted(
+        (
+            series
+            for series, (machine, device) in enumerate(zip(raw.machines, raw.devices, strict=True))
+            if machine in index and (device is not None or machine not in with_devices)
+        ),
+        key=lambda series: (index[raw.machines[series]], raw.devices[series] or ""),
     )
-    values, present, row_machine = values[keep], present[keep], row_machine[keep]
-    devices = tuple(device for device, kept in zip(raw.devices, keep, strict=True) if kept)
+    values, present, row_machine = values[kept], present[kept], row_machine[kept]
+    devices = tuple(raw.devices[series] for series in kept)
     rows = np.full((len(machines), windows), -1, dtype=np.int64)
 
     def panel(view: View, values: FloatArray, present: BoolArray, of: IntArray, names: tuple[str | None, ...]) -> Panel:

@@ -8,7 +8,7 @@ others before it made; alone it bears everything.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from trainminder.types import (
     IntArray,
     MetricSpec,
     Panel,
-    RawMetric,
     RawTask,
     Scale,
     WindowScores,
@@ -138,8 +137,7 @@ def prepare(task: RawTask) -> Prepared:
 
 
 def _prepare(task: RawTask) -> Prepared:
-    sorted_task = replace(task, metrics=tuple(_by_name(metric) for metric in task.metrics))
-    raw, _ = without_dead_fields(sorted_task, SETTINGS.window_samples)
+    raw, _ = without_dead_fields(task, SETTINGS.window_samples)
     sight = Sight()
     _, group_of = groups_of(raw, SETTINGS.min_machines, sight.warnings)
     channels = []
@@ -149,20 +147,3 @@ def _prepare(task: RawTask) -> Prepared:
             judged = (panel.rows >= 0) & seen[np.maximum(panel.rows, 0), np.arange(panel.rows.shape[1])]
             channels.append(Channel(spec, panel, normalisation(panel, spec), judged))
     return Prepared(task, group_of, tuple(channels))
-
-
-def _by_name(metric: RawMetric) -> RawMetric:
-    """The same series by machine and device: of devices that deviate alike the first counts, wherever it stood."""
-    names = [(machine, device or "") for machine, device in zip(metric.machines, metric.devices, strict=True)]
-    order = sorted(range(len(names)), key=names.__getitem__)
-    if order == list(range(len(names))):
-        return metric
-    pieces = [slice(metric.offsets[series], metric.offsets[series + 1]) for series in order]
-    return replace(
-        metric,
-        machines=tuple(metric.machines[series] for series in order),
-        devices=tuple(metric.devices[series] for series in order),
-        offsets=np.concatenate(([0], np.cumsum(np.diff(metric.offsets)[order]))),
-        times=np.concatenate([metric.times[piece] for piece in pieces]),
-        values=np.concatenate([metric.values[piece] for piece in pieces]),
-    )
