@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from trainminder.bench.recorded import tags_path
 from trainminder.catalogue import load_catalogue
 from trainminder.denoise import load_model
 from trainminder.pipeline import run_pass
@@ -84,13 +85,13 @@ def write_labelled(
     path = folder / f"{name}.parquet"
     write_recording(raw, path)
     write_truth(truths, path)
-    (folder / f"{name}.tags.json").write_text(json.dumps(dict(tags), indent=2) + "\n")
+    tags_path(path).write_text(json.dumps(dict(tags), indent=2) + "\n")
     return path
 
 
 def read_tags(recording: Path) -> dict[str, str]:
     """The tags beside a recording."""
-    tags: dict[str, str] = json.loads(recording.with_suffix(".tags.json").read_text())
+    tags: dict[str, str] = json.loads(tags_path(recording).read_text())
     return tags
 
 

@@ -157,6 +157,7 @@ def write_tasks(makes: Sequence[Callable[[], LabelledTask]], folder: Path, endin
     Raises:
         RecordingError: the folder cannot be made, or a file cannot be written.
     """
+    from trainminder.bench.recorded import tags_path
     from trainminder.bench.tasks import Simulated
     from trainminder.simulate.signs import simulate_signs
     from trainminder.source.recordings import write_recording, write_truth
@@ -173,7 +174,7 @@ def write_tasks(makes: Sequence[Callable[[], LabelledTask]], folder: Path, endin
             recording = folder / f"{task.name}.{ending}"
             write_recording(task.raw, recording)
             write_truth(task.truths, recording)
-            _write_text(folder / f"{task.name}.tags.json", json.dumps(dict(task.tags), indent=2) + "\n")
+            _write_text(tags_path(recording), json.dumps(dict(task.tags), indent=2) + "\n")
             if isinstance(make, Simulated):
                 signs = simulate_signs(make.spec, make.faults)
                 counters = tuple(counter for counter in signs.counters if counter.machines)
