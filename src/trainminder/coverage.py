@@ -16,7 +16,18 @@ from trainminder.settings import DetectSettings
 from trainminder.types import Coverage, MetricSpec, Panel, RawMetric, RawTask
 from trainminder.wording import some_names
 
-__all__ = ["ACTIVITY", "LATE_SHARE", "SILENT_SECONDS", "Sight", "lasting_seconds"]
+__all__ = [
+    "ACTIVITY",
+    "FIRST_SAMPLES",
+    "FIRST_SECONDS",
+    "LATE_SHARE",
+    "LEAST_SAMPLES",
+    "LEAST_SECONDS",
+    "SILENT_SECONDS",
+    "Sight",
+    "lasting_seconds",
+    "verdict_seconds",
+]
 
 #: Metrics that tell whether the task works at all, with the value below which a machine is idle.
 ACTIVITY = {"gpu_duty_cycle": 5.0, "gpu_graphics_activity": 0.05, "gpu_sm_activity": 0.05, "gpu_tensor_activity": 0.05}
@@ -26,13 +37,29 @@ SILENT_SECONDS = 60.0
 LATE_SHARE = 0.25
 
 
-def lasting_seconds(step_seconds: float, settings: DetectSettings) -> float:
-    """How long a machine must remain the candidate: what it did wrong then lasted for ``continuity_seconds``.
+#: The method default knows the relation of a machine to its peers from this much on, and what departs must last this.
+FIRST_SECONDS, FIRST_SAMPLES = 60.0, 8.0
+LEAST_SECONDS, LEAST_SAMPLES = 25.0, 2.0
 
-    A disturbance is seen for as long as it lasts and as long as a window's compared samples look back.
+
+def lasting_seconds(step_seconds: float, settings: DetectSettings) -> float:
+    """How long what is wrong with a machine must last, at least, for a verdict.
+
+    By the method paper a machine must remain the candidate. A disturbance is seen for as long as it lasts and as long
+    as a window's compared samples look back; what a machine did wrong then lasted for ``continuity_seconds``.
     """
-    looks_back = (compared_samples(step_seconds, settings.window_samples) - 1) * step_seconds
-    return settings.continuity_seconds + looks_back
+    if settings.method == "paper":
+        looks_back = (compared_samples(step_seconds, settings.window_samples) - 1) * step_seconds
+        return settings.continuity_seconds + looks_back
+    return max(LEAST_SECONDS * min(step_seconds, 1.0), LEAST_SAMPLES * step_seconds)
+
+
+def verdict_seconds(step_seconds: float, settings: DetectSettings) -> float:
+    """How much data a verdict takes, at least."""
+    if settings.method == "paper":
+        return (settings.window_samples - 1) * step_seconds + lasting_seconds(step_seconds, settings)
+    first = max(FIRST_SECONDS * min(step_seconds, 1.0), FIRST_SAMPLES * step_seconds)
+    return first + lasting_seconds(step_seconds, settings)
 
 
 @dataclass(slots=True)
@@ -110,9 +137,8 @@ class Sight:
         self.used.append(name)
         span = float(panel.times[-1] - panel.times[0])
         self.span_seconds = max(self.span_seconds, span)
-        takes = (panel.window_samples - 1) * panel.step_seconds + lasting_seconds(panel.step_seconds, settings)
         # Rounding of the grid must not decide.
-        spare = span - takes + 1e-3 * panel.step_seconds
+        spare = span - verdict_seconds(panel.step_seconds, settings) + 1e-3 * panel.step_seconds
         if spare > self.spare_seconds:
             self.spare_seconds, self.step_seconds = spare, panel.step_seconds
 
@@ -125,16 +151,19 @@ class Sight:
         if not self.used:
             reasons = "; ".join(self.unusable[:5]) or "none of the wanted metrics has data"
             raise Unobservable(f"no usable metric: {reasons}")
+        is_paper = settings.method == "paper"
         if not is_resumed and self.spare_seconds < 0:
             behind = raw.to_at - max(self.last_seen.values())
             ended = f" and end {behind:.0f} s before the range asked for" if behind > SILENT_SECONDS else ""
+            lasting = f" with detect.continuity_seconds {settings.continuity_seconds:g}" if is_paper else ""
             raise Unobservable(
                 f"the data span {self.span_seconds:.0f} s{ended}, and a verdict takes at least "
-                f"{self.span_seconds - self.spare_seconds:.0f} s at {self.step_seconds:g} s sampling with "
-                f"detect.continuity_seconds {settings.continuity_seconds:g}: ask for a longer range (--minutes)"
+                f"{self.span_seconds - self.spare_seconds:.0f} s at {self.step_seconds:g} s sampling{lasting}: "
+                "ask for a longer range (--minutes)"
             )
         longest = _longest_activity(raw, settings.window_samples)
-        if longest is not None and longest < min(settings.continuity_seconds, self.span_seconds):
+        least = settings.continuity_seconds if is_paper else verdict_seconds(self.step_seconds, settings)
+        if longest is not None and longest < min(least, self.span_seconds):
             raise Unobservable(
                 "the task was idle or restarting throughout: "
                 f"its longest stretch of work in {self.span_seconds:.0f} s is {longest:.0f} s"
@@ -149,7 +178,7 @@ class Sight:
             Unobservable: a few machines stopped reporting while the others go on.
         """
         last = float(np.median(list(self.last_seen.values())))
-        longest = max(SILENT_SECONDS, settings.continuity_seconds)
+        longest = max(SILENT_SECONDS, settings.continuity_seconds if settings.method == "paper" else 0.0)
         gone = [machine for machine, at in sorted(self.last_seen.items()) if last - at > longest]
         if gone and (len(gone) == 1 or len(gone) < LATE_SHARE * len(self.last_seen)):
             silent = max(last - self.last_seen[machine] for machine in gone)

@@ -241,6 +241,11 @@ class Evidence:
     peers: float | None
     unit: str
     text: str
+    weight: float | None = None
+    """Its share among the signs of its verdict, where they were weighed."""
+    peers_low: float | None = None
+    peers_high: float | None = None
+    """Between these were nine in ten of the peers."""
 
     def as_json(self) -> dict[str, Any]:
         """The object that ``evidence`` holds in the JSON output."""
@@ -294,6 +299,20 @@ class MetricTrace:
 
 
 @dataclass(frozen=True, slots=True)
+class Trail:
+    """How the evidence against the most suspicious machines grew; the report draws it.
+
+    ``decades``: (machine, instant), -log10 of how often a day a healthy machine is expected to come so far.
+    ``limit``: the decades that convict.
+    """
+
+    machines: tuple[str, ...]
+    times: FloatArray
+    decades: Float32Array
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
 class PassResult:
     """The result of one pass over one task. ``as_json`` is the contract of ``detect --format json``."""
 
@@ -308,6 +327,8 @@ class PassResult:
     coverage: Coverage
     warnings: tuple[str, ...]
     traces: tuple[MetricTrace, ...] = ()
+    trail: Trail | None = None
+    """Of the method default, where traces are kept."""
 
     def as_json(self) -> dict[str, Any]:
         return {

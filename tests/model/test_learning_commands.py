@@ -55,7 +55,7 @@ def test_a_model_with_another_window_is_refused_with_the_remedy(
     recording = recorded(tmp_path, 1)
     models = tmp_path / "models"
     assert main(["train", str(recording), "-o", str(models), "--window-samples", "12", *QUICK]) == 0
-    assert main(["detect", str(recording), "--models-dir", str(models)]) == 1
+    assert main(["detect", str(recording), "--method", "paper", "--models-dir", str(models)]) == 1
     said = capsys.readouterr().err
     assert "detect.window_samples is 8" in said
     assert "set it to 12" in said

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from servers import until
 from trainminder.report import figures, verdict_sentence, write_report
-from trainminder.types import PassResult
+from trainminder.types import Evidence, PassResult, Trail, Verdict
 
 PassMaker = Callable[..., PassResult]
 #: Gives the page open in a new context; whatever the browser complains about or asks for fails the test.
@@ -252,3 +254,97 @@ def test_hostile_names_are_shown_and_do_nothing(a_pass: PassMaker, open_report: 
         page.mouse.move(drag["x"] + 20, drag["y"] + (row + 0.5) * drag["height"] / len(rows))
         page.locator("#heat-0 .hoverlayer text").first.wait_for()
     assert page.evaluate("window.hurt") is None
+
+
+def by_default(result: PassResult) -> PassResult:
+    """The same pass as the method default would give it: one weighed sign, a remark, and evidence over time."""
+    given = result.verdicts[0]
+    machine, onset = given.machine, given.onset
+    others = [name for name in result.machines if name != machine][:5]
+    sign = dataclasses.replace(given.evidence[0], weight=1.0, peers_low=11.9e9, peers_high=12.5e9, threshold=1.0)
+    remarks = [
+        Evidence(kind, given.metric, "machine", None, onset, onset + 24, score, 2.602, None, None, "", text)
+        for kind, score, text in (
+            ("confidence", 2.677, f"what {machine} did by then is rare"),
+            ("considered", 1.3, f"{others[0]} departed as well: not enough beside {machine}"),
+        )
+    ]
+    verdict = Verdict(machine, given.device, given.metric, onset, onset + 24, 2.677, None, (sign, *remarks))
+    for trace in result.traces:
+        trace.scores.normal_score[:] /= 5.1
+        trace.scores.threshold[:] = 1.0
+    times = result.traces[0].panel.times
+    decades = np.zeros((1 + len(others), len(times)), dtype=np.float32)
+    decades[0] = np.where(times < onset, 0, np.minimum((times - onset) / 9, 6.0))
+    decades[1:, len(times) // 2 :] = 1.3
+    trail = Trail((machine, *others), times, decades, 2.602)
+    return dataclasses.replace(result, method="default", verdicts=(verdict,), trail=trail)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_evidence_over_time_is_drawn_with_its_limit_and_its_confirmation(
+    a_pass: PassMaker, open_report: Opener, scheme: str
+) -> None:
+    page = open_report(by_default(a_pass()), viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+    assert plot_boxes(page)[0]["bottom"] <= 900, "the suspect is not seen without scrolling"
+    # Six machines, the limit, the confirmation.
+    assert page.locator("#trail .scatterlayer .trace").count() == 8
+    assert page.locator("#trail .annotation-text").all_text_contents() == [
+        "confirmed 10:35:24",
+        "limit: 400 machine-days",
+    ]
+    assert page.locator("#trail .ytick text").all_text_contents()[:3] == ["1", "10", "100"]
+    stroke = page.locator("#trail .scatterlayer .trace .js-line").nth(5)
+    drawn = stroke.evaluate("e => getComputedStyle(e).stroke")
+    color = figures.THEMES[scheme]["@suspect"]
+    assert drawn == f"rgb({', '.join(str(int(color[place : place + 2], 16)) for place in (1, 3, 5))})"
+    limit, words = (
+        page.locator("#trail .scatterlayer .trace .js-line").nth(6),
+        page.locator("#trail .annotation").nth(1),
+    )
+    height = limit.evaluate("e => e.getBoundingClientRect().y")
+    assert 0 <= words.evaluate("e => e.getBoundingClientRect().y") - height < 12, "the limit's words lie elsewhere"
+
+
+def test_hovering_the_evidence_says_how_rare_in_machine_days(a_pass: PassMaker, open_report: Opener) -> None:
+    page = open_report(by_default(a_pass()), viewport={"width": 1280, "height": 3000})
+    plot_boxes(page)
+    drag = page.locator("#trail .nsewdrag").bounding_box()
+    assert drag is not None
+    page.mouse.move(drag["x"] + drag["width"] * 0.9, drag["y"] + drag["height"] / 2)
+    page.locator("#trail .hoverlayer text").first.wait_for()
+    said = " ".join(page.locator("#trail .hoverlayer text").all_text_contents())
+    assert "gpu-03 : once in 1M machine-days" in said
+    assert "gpu-00 : once in 20 machine-days" in said
+
+
+def test_evidence_on_a_phone_scrolls_only_down(a_pass: PassMaker, open_report: Opener) -> None:
+    names = [f"ip-10-120-33-{index}.eu-central-1.compute.internal" for index in range(60)]
+    page = open_report(
+        by_default(a_pass(machines=names)), viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True
+    )
+    boxes = plot_boxes(page)
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert all(box["left"] >= 0 and box["right"] <= 360 for box in boxes)
+    words = page.locator("#trail .annotation").evaluate_all("all => all.map(e => e.getBoundingClientRect().toJSON())")
+    assert all(box["left"] >= 0 and box["right"] <= 360 for box in words)
+
+
+def test_hostile_names_in_the_evidence_are_shown_and_do_nothing(a_pass: PassMaker, open_report: Opener) -> None:
+    together = " ".join(NASTY)
+    names = [*NASTY, together]
+    result = a_pass(
+        machines=names, odd_one=len(NASTY), task=together, device=together, metric=together, seconds=60, onset_second=30
+    )
+    page = open_report(by_default(result), viewport={"width": 360, "height": 740})
+    plot_boxes(page)
+    page.locator("#trail").scroll_into_view_if_needed()
+    drag = page.locator("#trail .nsewdrag").bounding_box()
+    assert drag is not None
+    page.mouse.move(drag["x"] + drag["width"] * 0.8, drag["y"] + drag["height"] / 2)
+    page.locator("#trail .hoverlayer text").first.wait_for()
+    assert page.evaluate("window.hurt") is None
+    assert page.locator("img, b, main svg:not(.main-svg), a[href^='javascript']").count() == 0
+    assert page.locator(".plot a").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert page.locator("h1").text_content() == verdict_sentence(by_default(result))

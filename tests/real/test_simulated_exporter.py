@@ -55,8 +55,10 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any
 
 
 def test_the_catalogue_finds_every_metric_and_a_fault_from_the_start_is_found(
-    prometheus_discovering: Callable[[str], Any], capsys: pytest.CaptureFixture[str]
+    prometheus_discovering: Callable[[str], Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # What has been wrong from the first sample on, in half a minute, only a comparison without a past finds.
+    monkeypatch.setenv("TRAINMINDER_DETECT__METHOD", "paper")
     task = ("--machines", "5", "--devices", "2", "--seed", "3", "--fault", "clock_drop", "--onset", "0")
     with simulating(*task) as (address, _):
         store = prometheus_discovering(f"http://{address}/targets").url

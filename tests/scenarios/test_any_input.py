@@ -67,7 +67,7 @@ def judged(path: Path) -> PassResult | None:
     """The result of a pass with little to wait for, None where an error of ours came instead."""
     try:
         raw = read_recording(path, CATALOGUE, RecordingSettings())
-        detect = DetectSettings(continuity_seconds=0.0, window_samples=4, max_missing_ratio=0.95)
+        detect = DetectSettings(method="paper", continuity_seconds=0.0, window_samples=4, max_missing_ratio=0.95)
         return run_pass(raw, detect, lambda name: undenoised_of(name, detect.window_samples), keep_traces=True)[0]
     except TrainminderError:
         return None

@@ -227,10 +227,14 @@ def test_a_burst_that_is_over_does_not_convict(tmp_path: Path, capsys: pytest.Ca
         for minute in range(24)
         for m in range(4)
     ]
-    _, found, _ = detected(capsys, str(written(tmp_path / "run.csv", rows)), "--metric", "written=MB/s")
+    _, found, _ = detected(
+        capsys, str(written(tmp_path / "run.csv", rows)), "--metric", "written=MB/s", "--method", "paper"
+    )
     assert (found["status"], found["verdicts"]) == ("none", [])
     lasting = [row | {"written": 1900.0} if row["machine"] == "gpu-00" else row for row in rows]
-    _, found, _ = detected(capsys, str(written(tmp_path / "run.csv", lasting)), "--metric", "written=MB/s")
+    _, found, _ = detected(
+        capsys, str(written(tmp_path / "run.csv", lasting)), "--metric", "written=MB/s", "--method", "paper"
+    )
     assert found["verdicts"][0]["machine"] == "gpu-00"
 
 
@@ -289,9 +293,9 @@ def test_the_members_that_the_settings_state_hold_for_a_recording_too(
     file = written(tmp_path / "run.csv", set_cells("20", every=1)(rows_of()))
     settings = tmp_path / "settings.yaml"
     settings.write_text("tasks: [{name: run, machines: [gpu-00, gpu-01, gpu-02, gpu-99]}]")
-    code, found, _ = detected(capsys, str(file))
+    code, found, _ = detected(capsys, str(file), "--method", "paper")
     assert found["verdicts"][0]["machine"] == "gpu-03"
-    code, found, _ = detected(capsys, str(file), "--settings", str(settings))
+    code, found, _ = detected(capsys, str(file), "--settings", str(settings), "--method", "paper")
     assert (code, found["status"], found["machines"]) == (0, "none", 4)
     assert any("left out: gpu-03" in warning for warning in found["warnings"])
     assert any("no data at all from gpu-99" in warning for warning in found["warnings"])

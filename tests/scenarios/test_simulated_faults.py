@@ -54,11 +54,12 @@ def test_slower_exporters_still_show_the_machine(interval: float) -> None:
     assert judged(healthy).status == "none"
 
 
-def test_a_machine_that_goes_silent_is_unknown_and_never_healthy_or_faulty() -> None:
+def test_a_machine_that_goes_silent_while_all_suffer_is_named_for_its_silence() -> None:
     spec = ClusterSpec(machines=8, devices_per_machine=2, seed=3)
     raw, (truth,) = simulate_task(
         spec, [Fault(5, "machine_unreachable", onset_seconds=200.0, strength=0.3)], specs=CATALOGUE
     )
     result = judged(raw)
-    assert truth.machine not in [verdict.machine for verdict in result.verdicts]
+    assert [verdict.machine for verdict in result.verdicts] == [truth.machine]
+    assert result.verdicts[0].evidence[0].kind == "silence"
     assert any("stopped reporting" in warning and truth.machine in warning for warning in result.warnings)

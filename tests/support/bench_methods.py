@@ -66,7 +66,7 @@ class Passes:
         from trainminder.settings import DetectSettings
 
         note(f"{self.name} {task.name}")
-        settings = [DetectSettings(continuity_seconds=seconds) for seconds in thresholds]
+        settings = [DetectSettings(method="paper", continuity_seconds=seconds) for seconds in thresholds]
         return [run_pass(task.raw, each, undenoised)[0].verdicts for each in settings]
 
 

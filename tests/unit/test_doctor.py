@@ -26,7 +26,12 @@ SPECS = (POWER, *CATALOGUE.values())
 
 
 def examined(raw: RawTask, now: float | None = None, **settings: Any) -> Diagnosis:
-    return diagnose(raw, DetectSettings(**settings), now=raw.to_at if now is None else now, catalogue=CATALOGUE)
+    return diagnose(
+        raw,
+        DetectSettings(**({"method": "paper"} | settings)),
+        now=raw.to_at if now is None else now,
+        catalogue=CATALOGUE,
+    )
 
 
 def found(diagnosis: Diagnosis, kind: str) -> list[Finding]:
@@ -109,7 +114,7 @@ def test_the_doctor_and_a_pass_agree_on_what_can_be_judged(
 ) -> None:
     raw = task_of(series_of("power", wavy_machines(machines, seconds, level=level)))
     diagnosis = examined(raw)
-    result, _ = run_pass(raw, DetectSettings(), undenoised)
+    result, _ = run_pass(raw, DetectSettings(method="paper"), undenoised)
     assert diagnosis.can_be_judged == (result.status != "unknown")
     assert [finding.kind for finding in diagnosis.findings if finding.text == diagnosis.reason] == (
         [kind] if kind else []

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from trainminder import pipeline
+from trainminder import paper, pipeline
 from trainminder.bench.peak import peak_mib, reset_peak
 from trainminder.bench.run import Advance, say_nothing
 from trainminder.catalogue import load_catalogue
@@ -55,7 +55,7 @@ METRICS = (
     "cnp_packet_rate",
     "disk_usage",
 )
-SETTINGS = DetectSettings()
+SETTINGS = DetectSettings(method="paper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,12 +230,13 @@ def sums_one_by_one(
 
 @contextmanager
 def stages(**others: Any) -> Iterator[None]:
-    """Let passes use these in place of what ``pipeline`` has under those names: for measuring alone."""
-    kept = {name: getattr(pipeline, name) for name in others}
+    """Let passes use these in place of what ``paper`` or ``pipeline`` has by those names: for measuring alone."""
+    homes = {name: paper if hasattr(paper, name) else pipeline for name in others}
+    kept = {name: getattr(homes[name], name) for name in others}
     try:
         for name, other in others.items():
-            setattr(pipeline, name, other)
+            setattr(homes[name], name, other)
         yield
     finally:
         for name, own in kept.items():
-            setattr(pipeline, name, own)
+            setattr(homes[name], name, own)

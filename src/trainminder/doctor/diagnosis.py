@@ -106,9 +106,10 @@ class Diagnosis:
     """Problems first."""
     reason: str | None
     """Why the task cannot be judged; None: it can."""
+    method: str
     continuity_seconds: float
     confirmed_after_seconds: float | None
-    """How long a fault lasts at least before it is confirmed: the continuity, and as long as a window looks back."""
+    """How long a fault lasts at least before it is confirmed."""
     is_partial: bool
 
     @property
@@ -126,9 +127,14 @@ class Diagnosis:
         return (
             f"doctor: {self.task} can be judged: {len(judged)} of {len(self.metrics)} metrics on {self.machines_seen} "
             f"of {len(self.machines)} machines every {every}; a fault is confirmed after at least "
-            f"{self.confirmed_after_seconds:g} s of standing out "
-            f"(continuity {self.continuity_seconds:g} s, and as long as a window looks back)"
+            f"{self.confirmed_after_seconds:g} s of standing out{self._because}"
         )
+
+    @property
+    def _because(self) -> str:
+        if self.method != "paper":
+            return ""
+        return f" (continuity {self.continuity_seconds:g} s, and as long as a window looks back)"
 
     def as_json(self) -> dict[str, Any]:
         """The object that ``doctor --format json`` prints."""

@@ -77,6 +77,7 @@ def diagnose(
         ),
         findings=tuple(sorted(findings, key=lambda finding: finding.severity == "note")),
         reason=verdict.text if verdict else None,
+        method=settings.method,
         continuity_seconds=settings.continuity_seconds,
         confirmed_after_seconds=min(lasting, default=None),
         is_partial=raw.is_partial,
@@ -104,7 +105,11 @@ def _verdict(raw: RawTask, settings: DetectSettings, sight: Sight) -> Finding | 
         if not sight.used:
             kind, remedy = "nothing_usable", "see the findings about the metrics: one that can be judged is enough"
         elif sight.spare_seconds < 0:
-            kind, remedy = "short_range", "look at more data with --minutes, or lower detect.continuity_seconds"
+            kind, remedy = (
+                "short_range",
+                "look at more data with --minutes"
+                + (", or lower detect.continuity_seconds" if settings.method == "paper" else ""),
+            )
         else:
             kind, remedy = "idle", "look again while the task works, or at another time with --at"
         return Finding(kind, "problem", str(unobservable), remedy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainminder import wording
+from trainminder.report.evidence import is_silent, metric_signs
 from trainminder.types import PassResult, Verdict
 
 __all__ = ["next_steps"]
@@ -23,6 +24,9 @@ _LOOK: dict[str, tuple[str, str]] = {
     "memory": ("Has the host run out of memory?", "dmesg -T | grep -i oom"),
     "disk": ("Is a disk full or slow?", "df -h"),
 }
+
+#: Things to look at on the machine, at most; and the weight from which on a metric beside the first is worth a look.
+MOST_LOOKS, SHARE_TO_LOOK = 2, 0.15
 
 
 def next_steps(result: PassResult) -> list[tuple[str, str]]:
@@ -59,9 +63,12 @@ def _for_faulty(verdicts: tuple[Verdict, ...]) -> list[tuple[str, str]]:
     first = verdicts[0]
     machine = wording.plain(first.machine)
     steps = [(f"On {machine}, look for hardware errors:", "dmesg -T | grep -iE 'xid|nvlink|mce|pcie'")]
-    look = _LOOK.get(first.metric.partition("_")[0])
-    if look:
-        steps.append(look)
+    if is_silent(first):
+        steps.insert(0, (f"Does {machine} still answer, and do its exporters still run?", "ping -c 3 MACHINE"))
+    # What leads a verdict may be an effect: a slow PCIe link fills the NIC's buffer.
+    metrics = [first.metric, *(sign.metric for sign in metric_signs(first)[0] if (sign.weight or 0.0) >= SHARE_TO_LOOK)]
+    looks = [_LOOK[kind] for kind in dict.fromkeys(metric.partition("_")[0] for metric in metrics) if kind in _LOOK]
+    steps += looks[: MOST_LOOKS - (len(steps) - 1)]
     if len({verdict.machine for verdict in verdicts}) > 1:
         steps.append(("Check what the machines share (switch, rack, power) before taking any out.", ""))
     else:

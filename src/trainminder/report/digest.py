@@ -7,19 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainminder.report.evidence import primary_evidence
-from trainminder.types import FloatArray, IntArray, MetricTrace, Panel, PassResult, Verdict
+from trainminder.types import FloatArray, IntArray, MetricTrace, Panel, PassResult, Trail, Verdict
 
 __all__ = [
     "MOST_BINS",
     "MOST_MACHINES",
     "Band",
+    "Growth",
     "Heat",
     "Standing",
     "band_of",
+    "growth_of",
     "heat_of",
     "rank_traces",
     "score_lines",
     "seconds_above",
+    "standing_of",
     "trace_of",
     "unseen_machines",
 ]
@@ -62,7 +65,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """Normal scores, (machine, bin), strangest machine first; NaN where a machine could not be judged."""
+    """Scores, (machine, bin), strangest machine first; NaN where a machine could not be judged."""
 
     first_at: float
     step_seconds: float
@@ -70,6 +73,16 @@ class Heat:
     machines: tuple[int, ...]
     scores: FloatArray
     threshold: float
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The evidence against a few machines over time, (machine, bin), in decades."""
+
+    first_at: float
+    step_seconds: float
+    instants_per_bin: int
+    decades: FloatArray
 
 
 def trace_of(result: PassResult, verdict: Verdict) -> MetricTrace | None:
@@ -150,7 +163,7 @@ def band_of(trace: MetricTrace, machine: int, device: str | None = None, most_bi
 def score_lines(
     trace: MetricTrace, machine: int, most_bins: int = MOST_BINS
 ) -> tuple[float, float, FloatArray, FloatArray, FloatArray]:
-    """First instant, step, and by bin: the machine's normal score, its strangest peer's, its threshold."""
+    """First instant, step, and by bin: the machine's score, its strangest peer's, its threshold."""
     scores, group = trace.scores, trace.scores.group_of
     others = np.flatnonzero((group == group[machine]) & (np.arange(len(group)) != machine))
     per_bin = _per_bin(len(scores.ends_at), most_bins)
@@ -162,7 +175,7 @@ def score_lines(
 
 
 def heat_of(trace: MetricTrace, first: tuple[int, ...] = (), most_bins: int = MOST_BINS) -> Heat:
-    """The strangest machines' normal scores, binned by their largest.
+    """The strangest machines' scores, binned by their largest.
 
     Args:
         first: indices of machines that stand on top whatever their scores.
@@ -188,14 +201,41 @@ def heat_of(trace: MetricTrace, first: tuple[int, ...] = (), most_bins: int = MO
     )
 
 
-def _standing(trace: MetricTrace) -> Standing:
+def growth_of(trail: Trail, most_bins: int = MOST_BINS) -> Growth:
+    """The evidence over time, binned by its largest: at every instant, this is what is held against the limit."""
+    step = float(np.median(np.diff(trail.times))) if len(trail.times) > 1 else 1.0
+    per_bin = _per_bin(len(trail.times), most_bins)
+    return Growth(
+        first_at=float(trail.times[0]) + (per_bin - 1) / 2 * step,
+        step_seconds=step * per_bin,
+        instants_per_bin=per_bin,
+        decades=_largest(_binned(trail.decades.astype(np.float64), per_bin), (2,)),
+    )
+
+
+def standing_of(result: PassResult, machine: str) -> Standing | None:
+    """One machine in the metric in which it departed for longest; None where it never did."""
+    best: Standing | None = None
+    for trace in result.traces:
+        if machine not in trace.scores.machines:
+            continue
+        standing = _standing(trace, trace.scores.machines.index(machine))
+        longest = best.seconds_above if best else 0.0
+        if standing.seconds_above > longest:
+            best = standing
+    return best
+
+
+def _standing(trace: MetricTrace, machine: int | None = None) -> Standing:
+    """One metric by its strangest machine, or by the one asked for."""
     scores, panel = trace.scores, trace.panel
     stay, peak = seconds_above(trace), _largest(scores.normal_score, (1,))
     judged_rows = np.unique(panel.rows[panel.rows >= 0])
     missing = 1.0 - float(panel.present[judged_rows].mean()) if judged_rows.size else 1.0
     if not np.isfinite(peak).any():
         return Standing(trace, None, np.nan, _middle(scores.threshold), 0.0, missing)
-    machine = int(np.lexsort((-np.nan_to_num(peak, nan=-np.inf), -stay))[0])
+    if machine is None:
+        machine = int(np.lexsort((-np.nan_to_num(peak, nan=-np.inf), -stay))[0])
     return Standing(
         trace, machine, float(peak[machine]), _middle(scores.threshold[machine]), float(stay[machine]), missing
     )

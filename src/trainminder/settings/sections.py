@@ -199,7 +199,7 @@ class DetectSettings(_Section):
     """How a pass judges."""
 
     method: Literal["default", "paper"] = "default"
-    """Named method. default is the best one this version has; paper follows the publication."""
+    """Named method. default gathers evidence over time and metrics; paper follows the publication."""
     minutes: Positive = 15.0
     """Length of data pulled from a store for one pass (the paper's 15 minutes); a recording is judged whole."""
     metrics: tuple[str, ...] | None = None
@@ -207,6 +207,9 @@ class DetectSettings(_Section):
     metric_order: Literal["auto", "catalogue", "profiled", "plain", "amd", "ascend"] = "auto"
     """The learned order of an environment: NVIDIA with profiling fields or without, AMD, Ascend. auto takes the one
     whose metrics are most like the task's, where it proved better than the catalogue's; catalogue keeps that."""
+    false_alarms_per_machine_day: Annotated[float, Field(gt=0, le=1)] = 0.05
+    """How many healthy machines may be named per machine and day, by the method default. Lowering it names fewer
+    healthy machines, and takes longer to name a faulty one."""
     window_samples: Annotated[int, Field(ge=2, le=512)] = 8
     """Samples per window (the paper's 8). Must be what the models were trained with."""
     distance: Distance = "euclidean"

@@ -55,10 +55,10 @@ def test_a_recording_that_cannot_be_judged_exits_with_3_and_the_reason(run: Any,
     assert ran.out.startswith("doctor: run cannot be judged: it has 2 machines and not the 3 needed to compare")
 
 
-def test_a_range_too_short_for_the_continuity_cannot_be_judged(run: Any, record: Record) -> None:
+def test_a_range_too_short_for_a_verdict_cannot_be_judged(run: Any, record: Record) -> None:
     path = record()
-    assert run("doctor", str(path), "--minutes", "3").code == 3
-    assert run("doctor", str(path), "--minutes", "3", "--continuity-seconds", "60").code == 0
+    assert run("doctor", str(path), "--minutes", "1").code == 3
+    assert run("doctor", str(path), "--minutes", "3").code == 0
 
 
 def test_json_is_one_object_with_metrics_and_findings(run: Any, record: Record) -> None:

@@ -15,7 +15,8 @@ import numpy as np
 from trainminder.align import compared_samples, is_judged, normalisation
 from trainminder.coverage import Sight
 from trainminder.denoise import load_model
-from trainminder.pipeline import admitted, groups_of, window_scores
+from trainminder.paper import window_scores
+from trainminder.pipeline import admitted, groups_of
 from trainminder.settings import DetectSettings
 from trainminder.suspect import without_dead_fields
 from trainminder.types import (
@@ -34,7 +35,7 @@ from trainminder.types import (
 __all__ = ["SETTINGS", "Channel", "Prepared", "prepare"]
 
 #: As shipped: what methods do not vary.
-SETTINGS = DetectSettings()
+SETTINGS = DetectSettings(method="paper")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +95,7 @@ class Prepared:
     """A task's channels in the order in which metrics are asked, and what was computed of them so far."""
 
     raw: RawTask
+    group_names: tuple[str, ...]
     group_of: IntArray
     channels: tuple[Channel, ...]
     _embedded: dict[str, Float32Array] = field(default_factory=dict)
@@ -139,11 +141,11 @@ def prepare(task: RawTask) -> Prepared:
 def _prepare(task: RawTask) -> Prepared:
     raw, _ = without_dead_fields(task, SETTINGS.window_samples)
     sight = Sight()
-    _, group_of = groups_of(raw, SETTINGS.min_machines, sight.warnings)
+    names, group_of = groups_of(raw, SETTINGS.min_machines, sight.warnings)
     channels = []
     for spec, views in admitted(raw, SETTINGS, group_of, sight):
         for panel in views:
             seen = is_judged(panel.present, panel.window_samples)
             judged = (panel.rows >= 0) & seen[np.maximum(panel.rows, 0), np.arange(panel.rows.shape[1])]
             channels.append(Channel(spec, panel, normalisation(panel, spec), judged))
-    return Prepared(task, group_of, tuple(channels))
+    return Prepared(task, names, group_of, tuple(channels))

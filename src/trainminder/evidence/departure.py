@@ -1,0 +1,119 @@
+"""Departure: when a row of a metric leaves its peers, unlike it did before.
+
+A machine that has always been different is not faulty: each row has an ordinary relation to the median of its group,
+learned from its first minute on and slowly thereafter, which may be a difference in the metric's unit or a share of
+what all do. What lies beyond is held against how far rows of the task, and this one, ordinarily stray. Two means of
+it, of the last seconds and of the last minute, must pass both a fixed size and several times what those of ordinary
+rows reach; while one does, each instant counts as departing by as much as the row departs in it.
+
+Rows are compared within groups only, and in groups of three at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainminder.evidence.departure_kernel import GROUP, ROW, follow
+from trainminder.types import BoolArray, Float32Array, IntArray, MetricSpec, Panel
+
+__all__ = ["Departures", "Followed", "follow_panel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What is remembered of one view of one metric.
+
+    ``rows``: by (machine, device); ``groups``: by name. Arrays of ``departure_kernel.ROW`` and ``GROUP``.
+    """
+
+    names: tuple[tuple[str, str | None], ...]
+    rows: np.ndarray
+    group_names: tuple[str, ...]
+    groups: np.ndarray
+    judged_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Departures:
+    """How rows of one view depart, from instant ``first`` of the panel on.
+
+    ``weight``: (instant, row), the share of each instant that counts as departing, negative where it counts against,
+    0 where nothing can be said. ``size``: likewise, the departure in bare noise, with its sign. ``reached``: likewise,
+    1 where a departure begins, NaN where nothing can be said; empty where it was not asked for.
+    """
+
+    panel: Panel
+    first: int
+    weight: Float32Array
+    size: Float32Array
+    reached: Float32Array
+
+
+def follow_panel(
+    panel: Panel,
+    spec: MetricSpec,
+    live: BoolArray,
+    group_names: Sequence[str],
+    group_of: IntArray,
+    known: Followed | None = None,
+    *,
+    keep_reached: bool = False,
+) -> tuple[Departures, Followed]:
+    """Follow one view of one metric from where it was left.
+
+    Args:
+        live: (instant,) whether the task works.
+        group_of: (machine,) index into ``group_names``; -1: compared with nobody.
+        known: what the last pass left.
+    """
+    first = first_new(panel, known.judged_at if known else -np.inf)
+    names = tuple(
+        (panel.machines[machine], device)
+        for machine, device in zip(panel.row_machine.tolist(), panel.row_device, strict=True)
+    )
+    rows = _remembered(names, known.names if known else (), known.rows if known else None, np.zeros(1, dtype=ROW))
+    fresh = np.zeros(1, dtype=GROUP)
+    fresh["short"] = fresh["long"] = 1.0
+    groups = _remembered(tuple(group_names), known.group_names if known else (), known.groups if known else None, fresh)
+    values = np.ascontiguousarray(panel.values[:, first:].T)
+    present = np.ascontiguousarray(panel.present[:, first:].T)
+    weight, size = np.zeros(values.shape, dtype=np.float32), np.zeros(values.shape, dtype=np.float32)
+    reached = np.full(values.shape if keep_reached else (0, len(rows)), np.nan, dtype=np.float32)
+    follow(
+        values,
+        present,
+        group_of[panel.row_machine],
+        live[first:],
+        panel.step_seconds,
+        min(panel.step_seconds, 1.0),
+        spec.spread,
+        spec.spread_ratio,
+        rows,
+        groups,
+        weight,
+        size,
+        reached,
+    )
+    judged_at = float(panel.times[-1]) if len(panel.times) else -np.inf
+    if known:
+        judged_at = max(judged_at, known.judged_at)
+    return Departures(panel, first, weight, size, reached), Followed(names, rows, tuple(group_names), groups, judged_at)
+
+
+def first_new(panel: Panel, judged_at: float) -> int:
+    """Index of the first instant after that one; a cut may move the grid by rounding, half a step is far from both."""
+    return int(np.searchsorted(panel.times, judged_at + panel.step_seconds / 2))
+
+
+def _remembered(names: Sequence[object], known: Sequence[object], records: np.ndarray | None, fresh: np.ndarray):  # type: ignore[no-untyped-def]
+    """The records by these names: those that are known, copied, and fresh ones for the others."""
+    found = np.repeat(fresh, len(names))
+    if records is not None:
+        place = {name: index for index, name in enumerate(known)}
+        for index, name in enumerate(names):
+            if name in place:
+                found[index] = records[place[name]]
+    return found

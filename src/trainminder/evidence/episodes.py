@@ -1,0 +1,112 @@
+"""Episodes: how rare what a machine does is on a healthy one, in occurrences expected per machine-day.
+
+An episode of a cause is the time for which a machine departs in any of its metrics; it grows by what departs and
+shrinks, half as fast, by what does not, so that faults that come and go add up and single bursts do not. How often a
+healthy machine has one so long is known beforehand in general (``causes``) and learned from the task itself: where
+other machines have had such episodes, they are that much likelier. It is rarer the larger it is, the more causes
+depart together, and when the whole task began to suffer as it began; it is likelier where several machines depart
+alike at once, or where another machine explains it.
+
+The test is sequential: at every instant, what is held against the limit is how often a day a healthy machine would
+have come this far. A gross fault passes it within seconds, a subtle one in minutes, at any sampling interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainminder.evidence.causes import Cause
+from trainminder.evidence.episodes_kernel import BINS, CAUSE, EPISODE, TASK, weigh
+from trainminder.evidence.gather import Signs
+from trainminder.evidence.weights import Weights
+from trainminder.types import Float32Array, FloatArray
+
+__all__ = ["Episodes", "Weighed", "weigh_signs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Episodes:
+    """What is remembered: by machine and cause, by cause and length, by machine, of the task.
+
+    Arrays as ``episodes_kernel.weigh`` takes them.
+    """
+
+    machines: tuple[str, ...]
+    causes: tuple[Cause, ...]
+    episodes: np.ndarray
+    ended: FloatArray
+    leading: FloatArray
+    task: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """(instant, machine): decades by which what it does is rarer than once a machine-day; which cause; since when."""
+
+    times: FloatArray
+    rarity: Float32Array
+    cause: np.ndarray
+    since: FloatArray
+
+
+def weigh_signs(
+    signs: Signs, known: Episodes | None, machines: tuple[str, ...], weights: Weights
+) -> tuple[Weighed, Episodes]:
+    """Weigh the signs of some instants, from what was remembered before them."""
+    state = _carried(known, machines, signs.causes)
+    shape = (len(signs.times), len(machines))
+    rarity, cause, since = np.zeros(shape, dtype=np.float32), np.full(shape, -1, dtype=np.int8), np.zeros(shape)
+    weigh(
+        signs.times,
+        signs.live,
+        signs.impact,
+        signs.weight,
+        signs.count,
+        signs.size,
+        np.array(
+            [(each.per_day, each.bend_seconds, each.power, each.adds_up, each.is_silence) for each in signs.causes],
+            dtype=CAUSE,
+        ),
+        weights.record(),
+        signs.step_seconds,
+        min(signs.step_seconds, 1.0),
+        state.episodes,
+        state.ended,
+        state.leading,
+        state.task,
+        rarity,
+        cause,
+        since,
+    )
+    return Weighed(signs.times, rarity, cause, since), state
+
+
+def _carried(known: Episodes | None, machines: tuple[str, ...], causes: tuple[Cause, ...]) -> Episodes:
+    """What is remembered, for these machines and causes; a copy, which may be changed."""
+    task = np.zeros(1, dtype=TASK)
+    for name in ("since", "last", "deep_since", "deep_last"):
+        task[name] = -np.inf
+    fresh = Episodes(
+        machines,
+        causes,
+        np.zeros((len(machines), len(causes)), dtype=EPISODE),
+        np.zeros((len(causes), BINS)),
+        np.zeros(len(machines)),
+        task if known is None else known.task.copy(),
+    )
+    if known is None:
+        return fresh
+    of_cause = {cause.name: index for index, cause in enumerate(known.causes)}
+    of_machine = {machine: index for index, machine in enumerate(known.machines)}
+    for c, cause in enumerate(causes):
+        if (old := of_cause.get(cause.name)) is not None:
+            fresh.ended[c] = known.ended[old]
+            for m, machine in enumerate(machines):
+                if machine in of_machine:
+                    fresh.episodes[m, c] = known.episodes[of_machine[machine], old]
+    for m, machine in enumerate(machines):
+        if machine in of_machine:
+            fresh.leading[m] = known.leading[of_machine[machine]]
+    return fresh

@@ -1,0 +1,273 @@
+"""Findings: whom the evidence convicts, since when, and everything that a person needs to believe it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainminder.align import panels
+from trainminder.evidence.causes import CAUSES, REPORTING, Cause, cause_of
+from trainminder.evidence.episodes import Weighed
+from trainminder.evidence.gather import MetricSigns
+from trainminder.types import Evidence, Float32Array, FloatArray, RawTask, Trail, Verdict
+from trainminder.wording import machine_and_device, quantity, some_names, span
+
+__all__ = ["Suspicion", "confirmed_instants", "limit_of", "shares_of", "trail_of", "verdicts_of"]
+
+#: Share of the departing time in which one device must be the odd one to be named, and how many may depart with it.
+DEVICE_SHARE, MOST_DEVICES = 2.0 / 3.0, 2.0
+#: Other machines that are named as considered.
+MOST_CONSIDERED = 3
+#: Machines whose evidence over time is kept.
+MOST_TRAILED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """What ``Weighed`` says, over a whole pass. (instant, machine) but for ``times``."""
+
+    times: FloatArray
+    machines: tuple[str, ...]
+    causes: tuple[Cause, ...]
+    rarity: Float32Array
+    cause: np.ndarray
+    since: FloatArray
+
+    @classmethod
+    def of(cls, weighed: Sequence[Weighed], machines: tuple[str, ...], causes: tuple[Cause, ...]) -> Suspicion:
+        """Put the parts together."""
+        return cls(
+            np.concatenate([each.times for each in weighed]),
+            machines,
+            causes,
+            np.concatenate([each.rarity for each in weighed]),
+            np.concatenate([each.cause for each in weighed]),
+            np.concatenate([each.since for each in weighed]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one metric adds: seconds it departed for, the median size of that in bare noise, and which device."""
+
+    signs: MetricSigns
+    seconds: float
+    size: float
+    device: int
+    until: float
+
+
+def limit_of(false_alarms_per_machine_day: float, suspicion: Suspicion) -> float:
+    """Decades that convict: each cause is a test of its own, and they share what is allowed (Bonferroni).
+
+    No fewer than the known causes are counted: of declared metrics nobody knows how many there are.
+    """
+    return math.log10(max(len(suspicion.causes), len(CAUSES) + 2) / false_alarms_per_machine_day)
+
+
+def confirmed_instants(suspicion: Suspicion, limit: float) -> list[tuple[int, int]]:
+    """(instant, machine) of each machine's first instant at the limit, in the order of time."""
+    passes = suspicion.rarity >= limit
+    found = [(int(passes[:, machine].argmax()), int(machine)) for machine in np.flatnonzero(passes.any(axis=0))]
+    return sorted(found)
+
+
+def verdicts_of(
+    suspicion: Suspicion, limit: float, signs: Sequence[MetricSigns], raw: RawTask, known: Collection[str]
+) -> tuple[Verdict, ...]:
+    """The machines that the evidence convicts, in the order in which it did.
+
+    Args:
+        limit: decades that convict.
+        known: machines that were convicted before.
+    """
+    found = [
+        (instant, machine)
+        for instant, machine in confirmed_instants(suspicion, limit)
+        if suspicion.machines[machine] not in known
+    ]
+    return tuple(_verdict(suspicion, instant, machine, limit, signs, raw, found) for instant, machine in found)
+
+
+def _verdict(
+    suspicion: Suspicion,
+    instant: int,
+    machine: int,
+    limit: float,
+    signs: Sequence[MetricSigns],
+    raw: RawTask,
+    found: Sequence[tuple[int, int]],
+) -> Verdict:
+    name = suspicion.machines[machine]
+    confirmed, onset = float(suspicion.times[instant]), float(suspicion.since[instant, machine])
+    cause = suspicion.causes[suspicion.cause[instant, machine]]
+    score = round(float(suspicion.rarity[instant, machine]), 3)
+    shares = shares_of(suspicion, instant, machine, signs)
+    total = sum(share.seconds for share in shares) or 1.0
+    evidence = [
+        _of_metric(share, machine, onset, confirmed, share.seconds / total, raw, suspicion.machines) for share in shares
+    ]
+    if cause is REPORTING:
+        evidence.insert(0, _of_silence(name, machine, signs, onset, confirmed, score, limit))
+    evidence.append(_of_rarity(name, cause, onset, confirmed, score, limit))
+    evidence += _considered(suspicion, instant, machine, limit, onset, confirmed, found)
+    device = evidence[0].device
+    return Verdict(name, device, evidence[0].metric, onset, confirmed, score, None, tuple(evidence))
+
+
+def trail_of(suspicion: Suspicion, limit: float) -> Trail:
+    """How the evidence against the most suspicious machines grew."""
+    most = suspicion.rarity.max(axis=0)
+    chosen = [machine for machine in np.argsort(-most, kind="stable")[:MOST_TRAILED].tolist() if most[machine] > 0]
+    return Trail(
+        tuple(suspicion.machines[machine] for machine in chosen),
+        suspicion.times,
+        np.ascontiguousarray(suspicion.rarity[:, chosen].T),
+        limit,
+    )
+
+
+def shares_of(suspicion: Suspicion, instant: int, machine: int, signs: Sequence[MetricSigns]) -> list[Share]:
+    """What each metric adds at an instant: those of the leading cause first, then by how long and how far."""
+    onset, confirmed = float(suspicion.since[instant, machine]), float(suspicion.times[instant])
+    cause = suspicion.causes[suspicion.cause[instant, machine]]
+    shares = [share for each in signs if (share := _share(each, machine, onset, confirmed)) is not None]
+    return sorted(shares, key=lambda share: (cause_of(share.signs.metric) is not cause, -share.seconds * share.size))
+
+
+def _share(signs: MetricSigns, machine: int, onset: float, confirmed: float) -> Share | None:
+    """What a metric adds to the evidence against a machine; None where it did not depart."""
+    first = int(np.searchsorted(signs.times, onset - 0.5 * signs.step_seconds))
+    last = int(np.searchsorted(signs.times, confirmed + 1e-6))
+    departs = signs.weight[first:last, machine] > 0
+    if not departs.any():
+        return None
+    where = first + np.flatnonzero(departs)
+    # Where nothing can be said (0) it may go on; the last instant that departs counts.
+    after = np.flatnonzero(signs.weight[last:, machine] < 0)
+    rest = signs.weight[last : last + int(after[0]) if len(after) else None, machine] > 0
+    until = last + int(np.flatnonzero(rest)[-1]) if rest.any() else -1
+    sizes = np.abs(signs.size[where, machine])
+    which = signs.device[where, machine]
+    device = -1
+    if signs.devices[where, machine].mean() <= MOST_DEVICES and (which >= 0).any():
+        counts = np.bincount(which[which >= 0])
+        if counts.max() >= DEVICE_SHARE * len(where):
+            device = int(counts.argmax())
+    until = max(until, int(where[-1]))
+    return Share(signs, len(where) * signs.step_seconds, float(np.median(sizes)), device, float(signs.times[until]))
+
+
+def _of_metric(
+    share: Share, machine: int, onset: float, confirmed: float, weight: float, raw: RawTask, machines: tuple[str, ...]
+) -> Evidence:
+    """What one metric shows, in numbers and in words."""
+    name = share.signs.metric
+    views = panels(next(metric for metric in raw.metrics if metric.metric == name), raw.machines, 1)
+    panel = views[-1] if share.device >= 0 else views[0]
+    rows = np.flatnonzero(panel.row_machine == machine)
+    row = int(rows[share.device]) if share.device >= 0 else int(rows[0])
+    device = panel.row_device[row] if share.device >= 0 else None
+    first = int(np.searchsorted(panel.times, onset - 0.5 * panel.step_seconds))
+    last = max(int(np.searchsorted(panel.times, confirmed + 1e-6)), first + 1)
+    means = _means(panel.values[:, first:last], panel.present[:, first:last])
+    group = raw.groups.get(machines[machine], "")
+    peers = means[[raw.groups.get(machines[m], "") == group and m != machine for m in panel.row_machine.tolist()]]
+    low, middle, high = (float(bound) for bound in np.nanquantile(peers, (0.05, 0.5, 0.95)))
+    value, unit = float(means[row]), raw.specs[name].unit
+    where = machine_and_device(machines[machine], device)
+    over = " over its devices" if panel.view == "mean" else ""
+    text = (
+        f"{name} of {where} was {quantity(value, unit, 4)} on average{over} from onset to confirmation, "
+        f"{'above' if value > middle else 'below'} its peers' median of {quantity(middle, unit, 4)} (nine in ten "
+        f"between {quantity(low, unit)} and {quantity(high, unit)}); it departed from them for {span(share.seconds)}"
+    )
+    return Evidence(
+        kind="metric",
+        metric=name,
+        view=panel.view,
+        device=device,
+        since=onset,
+        until=share.until,
+        score=round(share.size, 3),
+        threshold=1.0,
+        value=value,
+        peers=middle,
+        unit=unit,
+        text=text,
+        weight=round(weight, 3),
+        peers_low=low,
+        peers_high=high,
+    )
+
+
+def _means(values: FloatArray, present: np.ndarray) -> FloatArray:
+    """(row,): the mean of what is present; NaN where nothing is."""
+    count = present.sum(axis=1)
+    means: FloatArray = np.divide(
+        np.where(present, values, 0.0).sum(axis=1), count, out=np.full(len(values), np.nan), where=count > 0
+    )
+    return means
+
+
+def _has_ceased(signs: MetricSigns, machine: int, at: float) -> bool:
+    return bool(signs.silence.ceased[max(int(np.searchsorted(signs.times, at + 1e-6)) - 1, 0), machine])
+
+
+def _of_silence(
+    name: str, machine: int, signs: Sequence[MetricSigns], onset: float, confirmed: float, score: float, limit: float
+) -> Evidence:
+    ceased = [each.metric for each in signs if _has_ceased(each, machine, confirmed)] or [signs[0].metric]
+    text = f"{name} ceased to report while its peers went on and the task suffered: {some_names(ceased)}"
+    return _remark("silence", ceased[0], onset, confirmed, score, limit, text)
+
+
+def _of_rarity(name: str, cause: Cause, onset: float, confirmed: float, score: float, limit: float) -> Evidence:
+    text = (
+        f"what {name} did by then ({cause.name} first) is expected of a healthy machine once in "
+        f"{_days(score)}; the limit is once in {_days(limit)}"
+    )
+    return _remark(
+        "confidence", cause.metrics[0] if cause.metrics else cause.name, onset, confirmed, score, limit, text
+    )
+
+
+def _days(decades: float) -> str:
+    days = 10.0**decades
+    return f"{days / 365.25:,.0f} machine-years" if days > 1000 else f"{days:,.0f} machine-days"
+
+
+def _considered(
+    suspicion: Suspicion,
+    instant: int,
+    machine: int,
+    limit: float,
+    onset: float,
+    confirmed: float,
+    found: Sequence[tuple[int, int]],
+) -> list[Evidence]:
+    """Other machines that departed as well, and why they are not the one."""
+    rarity = suspicion.rarity[instant].copy()
+    rarity[machine] = 0.0
+    remarks = []
+    for other in np.argsort(-rarity, kind="stable")[:MOST_CONSIDERED].tolist():
+        decades = float(rarity[other])
+        if decades <= 0.0 or any(other == named and at <= instant for at, named in found):
+            continue
+        since = float(suspicion.since[instant, other])
+        cause = suspicion.causes[suspicion.cause[instant, other]]
+        later = f"{span(since - onset)} later" if since > onset else "no later"
+        text = (
+            f"{suspicion.machines[other]} departed as well ({cause.name}), {later}; expected of a healthy machine "
+            f"once in {_days(decades)}: not enough beside {suspicion.machines[machine]}"
+        )
+        metric = cause.metrics[0] if cause.metrics else cause.name
+        remarks.append(_remark("considered", metric, since, confirmed, round(decades, 3), limit, text))
+    return remarks
+
+
+def _remark(kind: str, metric: str, since: float, until: float, score: float, threshold: float, text: str) -> Evidence:
+    return Evidence(kind, metric, "machine", None, since, until, score, round(threshold, 3), None, None, "", text)
