@@ -1,4 +1,6 @@
-"""Time one pass over a large task, phase by phase, beside the straightforward way on the same data in the same process.
+"""Time one pass of the method paper over a large task, phase by phase, beside the straightforward way.
+
+Both run on the same data in the same process.
 
     python benchmarks/pass.py [--machines 1500] [--metrics 7] [--seconds 900]
 
@@ -17,7 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from trainminder import pipeline
 from trainminder.bench.speed import (
     METRICS,
     SETTINGS,
@@ -26,6 +27,7 @@ from trainminder.bench.speed import (
     compile_first,
     same_verdicts,
     speed_task,
+    stage,
     stages,
     sums_one_by_one,
 )
@@ -73,7 +75,7 @@ def timed_pass(
         "normal_score": "score",
         "follow": "decide",
     }
-    works = {name: getattr(pipeline, name) for name in names} | {"dissimilarity": distances}
+    works = {name: stage(name) for name in names} | {"dissimilarity": distances}
     with stages(**{name: phases.wrap(names[name], work) for name, work in works.items()}):
         began = time.perf_counter()
         result, _ = run_pass(raw, SETTINGS, lambda metric: _Timed(denoiser_for(metric), phases))

@@ -26,6 +26,7 @@ __all__ = [
     "SILENT_SECONDS",
     "Sight",
     "lasting_seconds",
+    "least_samples",
     "verdict_seconds",
 ]
 
@@ -39,7 +40,7 @@ LATE_SHARE = 0.25
 
 #: The method default knows the relation of a machine to its peers from this much on, and what departs must last this.
 FIRST_SECONDS, FIRST_SAMPLES = 60.0, 8.0
-LEAST_SECONDS, LEAST_SAMPLES = 25.0, 2.0
+LEAST_SECONDS, LEAST_SAMPLES = 25.0, 3.0
 
 
 def lasting_seconds(step_seconds: float, settings: DetectSettings) -> float:
@@ -60,6 +61,11 @@ def verdict_seconds(step_seconds: float, settings: DetectSettings) -> float:
         return (settings.window_samples - 1) * step_seconds + lasting_seconds(step_seconds, settings)
     first = max(FIRST_SECONDS * min(step_seconds, 1.0), FIRST_SAMPLES * step_seconds)
     return first + lasting_seconds(step_seconds, settings)
+
+
+def least_samples(settings: DetectSettings) -> int:
+    """How many samples a metric must have to be looked at: a window of the method paper; default knows no windows."""
+    return settings.window_samples if settings.method == "paper" else 1
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from trainminder import evidence, paper
 from trainminder.align import panels
-from trainminder.coverage import Sight
+from trainminder.coverage import Sight, least_samples
 from trainminder.errors import TooFewMachines, Unobservable
 from trainminder.order import ordered
 from trainminder.settings import DetectSettings
@@ -65,7 +65,7 @@ def admitted(
         spec = raw.specs[name]
         try:
             sight.glimpse(by_name[name], raw.machines)
-            views = panels(by_name[name], raw.machines, 1 if settings.method == "default" else settings.window_samples)
+            views = panels(by_name[name], raw.machines, least_samples(settings))
             sight.look(views[0])
             if not is_comparable:
                 continue

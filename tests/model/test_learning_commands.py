@@ -35,7 +35,7 @@ def test_trained_models_are_used_by_detect(tmp_path: Path, capsys: pytest.Captur
     for name in (*METRICS, "general"):
         assert name in shown
         assert load_model(models, name, 8).card.metric == name
-    assert main(["detect", str(faulty), "--models-dir", str(models), "--format", "json"]) == 0
+    assert main(["detect", str(faulty), "--method", "paper", "--models-dir", str(models), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["verdicts"][0]["machine"] == "machine-0002"
 
 

@@ -26,7 +26,8 @@ SERVE = [sys.executable, "-m", "trainminder", "simulate", "--serve"]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(trainminder.__file__).parents[1])}
 #: What a verdict takes with these settings, and the rate windows before it.
 SCRAPED_SECONDS = 34.0
-SHORT = ("--minutes", "0.5", "--set", "detect.continuity_seconds=15")
+#: By the method paper: default sees a machine for a minute before it can tell that it changed.
+SHORT = ("--minutes", "0.5", "--method", "paper", "--set", "detect.continuity_seconds=15")
 
 
 @contextmanager

@@ -54,6 +54,7 @@ def test_half_of_the_tasks_are_healthy(bench: Bench) -> None:
 def test_the_faults_are_there_to_be_found_and_a_window_at_a_time_is_not_enough(bench: Bench) -> None:
     assert bench.shown["methods"]["oracle"]["recall"] > 0.9
     assert bench.f1("oracle") > bench.f1("paper") > bench.f1("paper-no-continuity")
+    assert bench.f1("oracle") > bench.f1("default") > bench.f1("paper")
 
 
 def test_a_second_run_judges_nothing_anew_and_says_the_same(bench: Bench, folder: Path) -> None:

@@ -55,7 +55,7 @@ def small_tasks(count: int, first_seed: int = 0) -> tuple[BenchTask, ...]:
 
 @dataclass(frozen=True)
 class Passes:
-    """The pipeline, stricter the longer a machine must stand out."""
+    """The method paper, stricter the longer a machine must stand out."""
 
     name: str = "passes"
     thresholds: tuple[float, ...] = (300.0, 20.0, 10.0)

@@ -12,7 +12,7 @@ import pytest
 from small_tasks import NOW, POWER, series_of, task_of, undenoised, wavy_machines
 from trainminder.catalogue import load_catalogue
 from trainminder.doctor import Diagnosis, Finding, diagnose
-from trainminder.pipeline import run_pass
+from trainminder.pipeline import METHODS, run_pass
 from trainminder.settings import DetectSettings, RecordingSettings
 from trainminder.simulate import ClusterSpec, simulate_task
 from trainminder.source.cutting import cut_raw
@@ -89,32 +89,68 @@ def test_a_healthy_task_is_judged_without_a_word(seed: int, cluster: dict[str, A
     assert all(metric.reason is None for metric in diagnosis.metrics)
 
 
-def test_the_verdict_line_counts_metrics_machines_and_seconds() -> None:
+@pytest.mark.parametrize(
+    ("method", "words", "seconds"),
+    [
+        (
+            "default",
+            "a fault is confirmed after at least 45 s, the longer the subtler it is "
+            "(a verdict takes at least 165 s of data)",
+            (None, 45.0, 165.0),
+        ),
+        (
+            "paper",
+            "a fault is confirmed after at least 285 s of standing out "
+            "(continuity 240 s, and as long as a window looks back)",
+            (240.0, 285.0, 390.0),
+        ),
+    ],
+)
+def test_the_verdict_line_counts_metrics_machines_and_seconds(
+    method: str, words: str, seconds: tuple[float | None, float, float]
+) -> None:
     raw, _ = simulate_task(ClusterSpec(machines=8, interval_seconds=15.0, metrics=("cpu_usage",)), specs=CATALOGUE)
-    diagnosis = examined(dataclasses.replace(raw, metrics_absent=("gpu_temperature",)))
+    diagnosis = examined(dataclasses.replace(raw, metrics_absent=("gpu_temperature",)), method=method)
     assert diagnosis.sentence == (
-        "doctor: simulated can be judged: 1 of 2 metrics on 8 of 8 machines every 15 s; "
-        "a fault is confirmed after at least 285 s of standing out "
-        "(continuity 240 s, and as long as a window looks back)"
+        f"doctor: simulated can be judged: 1 of 2 metrics on 8 of 8 machines every 15 s; {words}"
     )
+    plain = diagnosis.as_json()
+    assert plain["method"] == method
+    assert (plain["continuity_seconds"], plain["confirmed_after_seconds"], plain["verdict_seconds"]) == seconds
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_data_as_long_as_the_doctor_says_can_be_judged_and_a_second_less_cannot(method: str) -> None:
+    least = examined(task_of(series_of("power", wavy_machines(6, SECONDS))), method=method).verdict_seconds
+    assert least is not None
+    for seconds in (least, least - 1):
+        # From the first sample to the last.
+        raw = task_of(series_of("power", wavy_machines(6, int(seconds) + 1)))
+        assert examined(raw, method=method).can_be_judged == (seconds == least)
 
 
 @pytest.mark.parametrize(
-    ("machines", "seconds", "level", "kind"),
+    ("method", "machines", "seconds", "level", "kind"),
     [
-        (6, SECONDS, 600.0, None),
-        (2, SECONDS, 600.0, "too_few_machines"),
-        (6, 120, 600.0, "short_range"),
-        (6, SECONDS, 0.0, "nothing_usable"),
-        (6, 5, 600.0, "nothing_usable"),
+        ("default", 6, SECONDS, 600.0, None),
+        ("default", 6, 120, 600.0, None),
+        ("default", 2, SECONDS, 600.0, "too_few_machines"),
+        ("default", 6, 80, 600.0, "short_range"),
+        ("default", 6, 5, 600.0, "short_range"),
+        ("default", 6, SECONDS, 0.0, "nothing_usable"),
+        ("paper", 6, SECONDS, 600.0, None),
+        ("paper", 2, SECONDS, 600.0, "too_few_machines"),
+        ("paper", 6, 120, 600.0, "short_range"),
+        ("paper", 6, SECONDS, 0.0, "nothing_usable"),
+        ("paper", 6, 5, 600.0, "nothing_usable"),
     ],
 )
 def test_the_doctor_and_a_pass_agree_on_what_can_be_judged(
-    machines: int, seconds: int, level: float, kind: str | None
+    method: str, machines: int, seconds: int, level: float, kind: str | None
 ) -> None:
     raw = task_of(series_of("power", wavy_machines(machines, seconds, level=level)))
-    diagnosis = examined(raw)
-    result, _ = run_pass(raw, DetectSettings(method="paper"), undenoised)
+    diagnosis = examined(raw, method=method)
+    result, _ = run_pass(raw, DetectSettings.model_validate({"method": method}), undenoised)
     assert diagnosis.can_be_judged == (result.status != "unknown")
     assert [finding.kind for finding in diagnosis.findings if finding.text == diagnosis.reason] == (
         [kind] if kind else []
@@ -129,6 +165,13 @@ def test_a_task_in_groups_that_are_all_too_small_cannot_be_judged() -> None:
     diagnosis = examined(uneven)
     assert diagnosis.can_be_judged
     assert one(diagnosis, "small_groups").severity == "note"
+
+
+@pytest.mark.parametrize(("method", "is_said"), [("default", False), ("paper", True)])
+def test_a_range_too_short_is_remedied_by_what_its_method_knows(method: str, is_said: bool) -> None:
+    finding = one(examined(task_of(series_of("power", wavy_machines(6, 60))), method=method), "short_range")
+    assert "--minutes" in finding.remedy
+    assert ("continuity_seconds" in finding.remedy) == is_said
 
 
 def test_an_idle_task_cannot_be_judged() -> None:
@@ -334,14 +377,17 @@ def test_a_metric_that_cannot_be_judged_says_why() -> None:
     assert not diagnosis.can_be_judged
 
 
-def test_slow_sampling_is_noted_with_the_exporter_to_change() -> None:
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [("default", "a verdict takes at least 330 s of data"), ("paper", "a window of 8 samples spans 240 s")],
+)
+def test_slow_sampling_is_noted_with_the_exporter_to_change(method: str, words: str) -> None:
     values = {key: series[:40] for key, series in on_devices("gpu_power_draw", 600.0).items()}
-    finding = one(
-        examined(from_dcgm(task_of(series_of("gpu_power_draw", values, step=30.0), specs=SPECS))), "slow_sampling"
-    )
+    raw = from_dcgm(task_of(series_of("gpu_power_draw", values, step=30.0), specs=SPECS))
+    finding = one(examined(raw, method=method), "slow_sampling")
     assert finding.severity == "note"
     assert finding.remedy.startswith("dcgm-exporter samples every 30 s: set its collect interval")
-    assert "spans 240 s" in finding.text
+    assert words in finding.text
 
 
 def test_an_exporter_slower_than_its_scrapes_is_seen_by_its_repeats() -> None:

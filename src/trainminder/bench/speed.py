@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ __all__ = [
     "parse_sizes",
     "same_verdicts",
     "speed_task",
+    "stage",
     "stages",
     "sums_one_by_one",
 ]
@@ -55,6 +57,7 @@ METRICS = (
     "cnp_packet_rate",
     "disk_usage",
 )
+#: What is timed is the method paper: the straightforward way is one of doing what it does.
 SETTINGS = DetectSettings(method="paper")
 
 
@@ -230,13 +233,21 @@ def sums_one_by_one(
 
 @contextmanager
 def stages(**others: Any) -> Iterator[None]:
-    """Let passes use these in place of what ``paper`` or ``pipeline`` has by those names: for measuring alone."""
-    homes = {name: paper if hasattr(paper, name) else pipeline for name in others}
-    kept = {name: getattr(homes[name], name) for name in others}
+    """Let passes use these in place of what ``pipeline`` or ``paper`` has under those names: for measuring alone."""
+    kept = {name: stage(name) for name in others}
     try:
         for name, other in others.items():
-            setattr(homes[name], name, other)
+            setattr(_home(name), name, other)
         yield
     finally:
         for name, own in kept.items():
-            setattr(homes[name], name, own)
+            setattr(_home(name), name, own)
+
+
+def stage(name: str) -> Any:
+    """What passes use under that name."""
+    return getattr(_home(name), name)
+
+
+def _home(name: str) -> ModuleType:
+    return pipeline if hasattr(pipeline, name) else paper

@@ -16,6 +16,7 @@ from trainminder.cli.options import (
     FormatOption,
     HeaderOption,
     MachineLabelOption,
+    MethodOption,
     MetricOption,
     MinutesOption,
     OptionalAtOption,
@@ -46,6 +47,7 @@ def doctor(
     minutes: MinutesOption = None,
     metric: MetricOption = None,
     column: ColumnOption = None,
+    method: MethodOption = None,
     continuity_seconds: ContinuityOption = None,
     bearer_token_file: BearerTokenFileOption = None,
     header: HeaderOption = None,
@@ -65,7 +67,7 @@ def doctor(
         ctx,
         store_flags(prometheus, bearer_token_file, header, ca_file, machine_label)
         | recording_flags(column)
-        | detect_flags(minutes=minutes, continuity_seconds=continuity_seconds),
+        | detect_flags(method, minutes, continuity_seconds),
     )
     catalogue = catalogue_of(settings, metric)
     fetched = fetch(Wanted(recording, task, at, minutes), settings, catalogue)

@@ -127,7 +127,7 @@ def _train_all(windows: dict[str, Float32Array], settings: Settings, output: Pat
             rows.append((name, str(len(each)), f"{last.validation_mse:.2e}", f"{last.validation_kl:.3g}"))
             advance(1, at=name)
     print_table(("metric", "windows", "validation MSE", "KL"), rows)
-    typer.echo(f'written to {output}: use them with "detect --models-dir {output}" or detect.models_dir')
+    typer.echo(f'written to {output}: use them with "detect --method paper --models-dir {output}" or detect.models_dir')
 
 
 def prioritise(

@@ -103,16 +103,26 @@ MachineLabelOption = Annotated[
 # ---------------------------------------------------------------- judging
 
 MethodOption = Annotated[
-    str | None, typer.Option("--method", metavar="default|paper", help="Named method of detection. [default]")
+    str | None,
+    typer.Option(
+        "--method",
+        metavar="default|paper",
+        help="Method of detection: default gathers evidence over time and metrics, paper follows Minder. [default]",
+    ),
 ]
 ContinuityOption = Annotated[
     float | None,
     typer.Option(
-        "--continuity-seconds", metavar="SECONDS", help="How long a machine must stand out to be faulty. [240]"
+        "--continuity-seconds",
+        metavar="SECONDS",
+        help="How long a machine must stand out to be faulty, by the method paper. [240]",
     ),
 ]
 ModelsDirOption = Annotated[
-    Path | None, typer.Option("--models-dir", metavar="DIR", help="Denoising models; the shipped ones otherwise.")
+    Path | None,
+    typer.Option(
+        "--models-dir", metavar="DIR", help="Denoising models of the method paper; the shipped ones otherwise."
+    ),
 ]
 FormatOption = Annotated[
     Literal["table", "json"], typer.Option("--format", metavar="table|json", help="What to print.")

@@ -107,9 +107,13 @@ class Diagnosis:
     reason: str | None
     """Why the task cannot be judged; None: it can."""
     method: str
-    continuity_seconds: float
+    """The method that would judge it."""
+    continuity_seconds: float | None
+    """How long a machine must remain the candidate, by the method paper; None: the method knows no continuity."""
     confirmed_after_seconds: float | None
     """How long a fault lasts at least before it is confirmed."""
+    verdict_seconds: float | None
+    """How much data a verdict takes at least, those of the fault among them."""
     is_partial: bool
 
     @property
@@ -126,8 +130,20 @@ class Diagnosis:
         every = f"{intervals[0]:g} s" if len(intervals) == 1 else f"{intervals[0]:g} to {intervals[-1]:g} s"
         return (
             f"doctor: {self.task} can be judged: {len(judged)} of {len(self.metrics)} metrics on {self.machines_seen} "
-            f"of {len(self.machines)} machines every {every}; a fault is confirmed after at least "
-            f"{self.confirmed_after_seconds:g} s of standing out{self._because}"
+            f"of {len(self.machines)} machines every {every}; {self._least}"
+        )
+
+    @property
+    def _least(self) -> str:
+        """What a verdict takes at least, by the method that judges."""
+        if self.continuity_seconds is not None:
+            return (
+                f"a fault is confirmed after at least {self.confirmed_after_seconds:g} s of standing out "
+                f"(continuity {self.continuity_seconds:g} s, and as long as a window looks back)"
+            )
+        return (
+            f"a fault is confirmed after at least {self.confirmed_after_seconds:g} s, the longer the subtler it is "
+            f"(a verdict takes at least {self.verdict_seconds:g} s of data)"
         )
 
     @property
@@ -148,8 +164,10 @@ class Diagnosis:
             "to": self.to_at,
             "machines": list(self.machines),
             "machines_seen": self.machines_seen,
+            "method": self.method,
             "continuity_seconds": self.continuity_seconds,
             "confirmed_after_seconds": self.confirmed_after_seconds,
+            "verdict_seconds": self.verdict_seconds,
             "is_partial": self.is_partial,
             "metrics": [metric.as_json() for metric in self.metrics],
             "findings": [finding.as_json() for finding in self.findings],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from trainminder.coverage import Sight, lasting_seconds
+from trainminder.coverage import Sight, lasting_seconds, verdict_seconds
 from trainminder.doctor.diagnosis import Diagnosis, Finding, Kind, MetricDiagnosis
 from trainminder.doctor.findings import (
     absent_findings,
@@ -59,11 +59,7 @@ def diagnose(
         *sampling_findings(raw, settings, looks),
         *absent_findings(raw, catalogue or {}),
     ]
-    lasting = [
-        lasting_seconds(look.interval_seconds, settings)
-        for look in looks
-        if look.reason is None and look.interval_seconds is not None
-    ]
+    intervals = [look.interval_seconds for look in looks if look.reason is None and look.interval_seconds is not None]
     return Diagnosis(
         task=raw.task,
         found=found,
@@ -78,8 +74,9 @@ def diagnose(
         findings=tuple(sorted(findings, key=lambda finding: finding.severity == "note")),
         reason=verdict.text if verdict else None,
         method=settings.method,
-        continuity_seconds=settings.continuity_seconds,
-        confirmed_after_seconds=min(lasting, default=None),
+        continuity_seconds=settings.continuity_seconds if settings.method == "paper" else None,
+        confirmed_after_seconds=min((lasting_seconds(each, settings) for each in intervals), default=None),
+        verdict_seconds=min((verdict_seconds(each, settings) for each in intervals), default=None),
         is_partial=raw.is_partial,
     )
 
@@ -105,11 +102,9 @@ def _verdict(raw: RawTask, settings: DetectSettings, sight: Sight) -> Finding | 
         if not sight.used:
             kind, remedy = "nothing_usable", "see the findings about the metrics: one that can be judged is enough"
         elif sight.spare_seconds < 0:
-            kind, remedy = (
-                "short_range",
-                "look at more data with --minutes"
-                + (", or lower detect.continuity_seconds" if settings.method == "paper" else ""),
-            )
+            kind, remedy = "short_range", "look at more data with --minutes"
+            if settings.method == "paper":
+                remedy += ", or lower detect.continuity_seconds"
         else:
             kind, remedy = "idle", "look again while the task works, or at another time with --at"
         return Finding(kind, "problem", str(unobservable), remedy)

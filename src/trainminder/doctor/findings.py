@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from trainminder.coverage import ACTIVITY, LATE_SHARE, SILENT_SECONDS
+from trainminder.coverage import ACTIVITY, LATE_SHARE, SILENT_SECONDS, least_samples, verdict_seconds
 from trainminder.doctor.clocks import shifted_machines
 from trainminder.doctor.diagnosis import Finding, Kind, Severity
 from trainminder.doctor.look import GAP_INTERVALS, Look
@@ -13,7 +13,7 @@ from trainminder.doctor.remedies import exporter_of, exporters_of, family_of, to
 from trainminder.settings import DetectSettings
 from trainminder.suspect import NEVER_ZERO
 from trainminder.types import MetricSpec, RawTask
-from trainminder.wording import some_names
+from trainminder.wording import counted, some_names
 
 __all__ = [
     "absent_findings",
@@ -26,7 +26,7 @@ __all__ = [
     "value_findings",
 ]
 
-#: A window longer than this makes detection slow enough to say so.
+#: A window of the method paper longer than this makes detection slow enough to say so.
 SLOW_WINDOW_SECONDS = 60.0
 
 #: What a source said -> kind, severity, and what to do; the first mark found in its text counts.
@@ -264,11 +264,12 @@ def metric_findings(raw: RawTask, settings: DetectSettings, looks: Sequence[Look
     for look in looks:
         if look.reason is None or look.unusable == "constant":
             continue
+        takes = counted(least_samples(settings), "sample")
         remedy = {
             "few_machines": to_get(family_of(look.spec), raw.sources),
             "missing": f"see why {exporters_of(raw, [look.metric])} loses samples (scrape timeouts, up); "
             "or raise detect.max_missing_ratio",
-        }.get(look.unusable or "", f"ask for more data: {settings.window_samples} samples make a window (--minutes)")
+        }.get(look.unusable or "", f"ask for more data: it takes {takes} (--minutes)")
         found.append(Finding("not_judged", "problem", look.reason, remedy, (look.metric,)))
     return found
 
@@ -280,7 +281,7 @@ def sampling_findings(raw: RawTask, settings: DetectSettings, looks: Sequence[Lo
         exporter = exporter_of(raw, look.metric) or ""
         if look.refresh_seconds is not None:
             slow[exporter, round(look.refresh_seconds, 1), True].append(look)
-        elif (look.interval_seconds or 0.0) * settings.window_samples > SLOW_WINDOW_SECONDS:
+        elif _is_slow(look.interval_seconds or 0.0, settings):
             slow[exporter, look.interval_seconds or 0.0, False].append(look)
     found = []
     for (exporter, seconds, is_refresh), of_them in slow.items():
@@ -289,13 +290,24 @@ def sampling_findings(raw: RawTask, settings: DetectSettings, looks: Sequence[Lo
             stored = of_them[0].interval_seconds or 0.0
             text = f"{some_names(metrics)}: values change every {seconds:g} s only, although stored every {stored:g} s"
         else:
-            text = (
-                f"{some_names(metrics)}: one sample every {seconds:g} s, so that a window of {settings.window_samples} "
-                f"samples spans {settings.window_samples * seconds:g} s"
-            )
+            text = f"{some_names(metrics)}: one sample every {seconds:g} s, so that {_slow_by(seconds, settings)}"
         remedy = to_speed_up(exporter, seconds) if exporter else "record at a shorter interval for faster detection"
         found.append(Finding("slow_refresh" if is_refresh else "slow_sampling", "note", text, remedy, metrics))
     return found
+
+
+def _is_slow(seconds: float, settings: DetectSettings) -> bool:
+    """Whether faults are seen late for so long an interval."""
+    if settings.method == "paper":
+        return seconds * settings.window_samples > SLOW_WINDOW_SECONDS
+    return verdict_seconds(seconds, settings) > verdict_seconds(1.0, settings)
+
+
+def _slow_by(seconds: float, settings: DetectSettings) -> str:
+    """What slow sampling costs, by the method that judges."""
+    if settings.method == "paper":
+        return f"a window of {settings.window_samples} samples spans {settings.window_samples * seconds:g} s"
+    return f"a verdict takes at least {verdict_seconds(seconds, settings):g} s of data"
 
 
 def absent_findings(raw: RawTask, catalogue: Mapping[str, MetricSpec]) -> list[Finding]:

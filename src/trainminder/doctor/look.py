@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from trainminder.align import panels, sampling_of
-from trainminder.coverage import ACTIVITY, SILENT_SECONDS, Sight
+from trainminder.coverage import ACTIVITY, SILENT_SECONDS, Sight, least_samples
 from trainminder.doctor.clocks import Alignment, alignment_of
 from trainminder.doctor.repeats import (
     SLOWEST_REFRESH_SECONDS,
@@ -95,7 +95,7 @@ def look_at(raw: RawMetric, task: RawTask, settings: DetectSettings, sight: Sigh
         sampling = sampling_of(raw)
         look.interval_seconds, look.is_event_driven = sampling.step_seconds, sampling.hold_seconds > 0
         sight.glimpse(raw, task.machines)
-        views = panels(raw, task.machines, settings.window_samples)
+        views = panels(raw, task.machines, least_samples(settings))
     except Unobservable as unusable:
         look.reason, look.unusable = str(unusable), "short"
         sight.unusable.append(look.reason)

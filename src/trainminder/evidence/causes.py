@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["CAUSES", "DECLARED", "REPORTING", "Cause", "cause_of"]
+__all__ = ["CAUSES", "DECLARED", "DOWNWARDS", "REPORTING", "Cause", "cause_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class Cause:
 
 
 #: A host runs other work than training (logging, backups, scheduled jobs of minutes): twenty times a day is ordinary.
+#: A host that does less than its peers has lost what the training does there.
 #: What only the training uses departs a few times a day, for seconds.
 CAUSES: Mapping[str, Cause] = {
     cause.name: cause
@@ -44,6 +45,7 @@ CAUSES: Mapping[str, Cause] = {
             bend_seconds=60.0,
             power=3.0,
         ),
+        Cause("lost host work", per_day=5.0, bend_seconds=30.0, power=2.5),
         Cause("network", ("rdma_throughput", "pfc_tx_packet_rate", "cnp_packet_rate")),
         Cause(
             "work",
@@ -66,6 +68,9 @@ CAUSES: Mapping[str, Cause] = {
 DECLARED = Cause("declared", adds_up=False)
 #: A machine of which most series cease. Machines may leave a task for good reasons.
 REPORTING = Cause("reporting", per_day=5.0, bend_seconds=30.0, power=3.0, is_silence=True)
+
+#: Where a metric of the first departs downwards, it counts for the second.
+DOWNWARDS = {"host": "lost host work"}
 
 _BY_METRIC = {metric: cause for cause in CAUSES.values() for metric in cause.metrics}
 

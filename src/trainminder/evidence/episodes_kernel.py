@@ -59,7 +59,6 @@ WEIGHTS = np.dtype(
         ("suffers", "f8"),
         ("suffers_deeply", "f8"),
         ("is_silent", "f8"),
-        ("has_left", "f8"),
         ("alike", "f8"),
         ("others_least", "f8"),
         ("others_share", "f8"),
@@ -227,6 +226,7 @@ def weigh(
     all_of = task[0]
     worth = weights[0]
     longest = np.zeros((kinds, 6, 4))
+    departing = np.zeros(kinds)
     fade = math.exp(-step / (FADE_SECONDS * pace))
     near = NEAR_SECONDS * pace + NEAR_SAMPLES * step
     for t in range(len(times)):
@@ -242,6 +242,7 @@ def weigh(
             suffers = 2
         chance = _chance_of_suffering(all_of, now, pace)
         longest[:] = 0.0
+        departing[:] = 0.0
         for m in range(machines):
             for c in range(kinds):
                 w = weight[t, m, c]
@@ -259,6 +260,7 @@ def weigh(
                 else:
                     episode.weight = w
                 if w > 0.0:
+                    departing[c] += 1.0
                     _note_longest(longest[c], m, episode)
         suspect = 0
         for m in range(1, machines):
@@ -288,14 +290,17 @@ def weigh(
                 elif is_common:
                     decades -= math.log10(min(1.0, max(worth.suffers, 4.0 * chance)))
                 elif causes[c].is_silence:
-                    decades -= math.log10(worth.has_left)
+                    # It left the task, or only its exporters broke, for all that can be seen.
+                    continue
                 alike = _alike(longest[c], m, episode, near)
+                # A third of all is no group: the others may be what changed.
+                is_group = is_common and episode.furthest > ORDINARY_SIZE and 3.0 * departing[c] <= machines
                 if alike >= 2:
-                    decades -= min(alike - 1, MOST_ALIKE_SUFFERING if is_common else MOST_ALIKE) * math.log10(
+                    decades -= min(alike - 1, MOST_ALIKE_SUFFERING if is_group else MOST_ALIKE) * math.log10(
                         worth.alike
                     )
                 # Those of a group that breaks do not explain each other.
-                is_of_group = alike >= 2 and _is_alike(episodes[suspect, c], episode, near)
+                is_of_group = is_group and alike >= 2 and _is_alike(episodes[suspect, c], episode, near)
                 if m != suspect and against_suspect > SUSPECTED and not is_of_group:
                     decades -= max(worth.others_least, worth.others_share * against_suspect)
                     if episode.furthest < furthest_of_suspect:

@@ -9,16 +9,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainminder.align import panels
+from trainminder.coverage import FIRST_SAMPLES, FIRST_SECONDS
 from trainminder.evidence.causes import CAUSES, REPORTING, Cause, cause_of
 from trainminder.evidence.episodes import Weighed
 from trainminder.evidence.gather import MetricSigns
-from trainminder.types import Evidence, Float32Array, FloatArray, RawTask, Trail, Verdict
+from trainminder.types import Evidence, Float32Array, FloatArray, Panel, RawTask, Trail, Verdict
 from trainminder.wording import machine_and_device, quantity, some_names, span
 
 __all__ = ["Suspicion", "confirmed_instants", "limit_of", "shares_of", "trail_of", "verdicts_of"]
 
 #: Share of the departing time in which one device must be the odd one to be named, and how many may depart with it.
 DEVICE_SHARE, MOST_DEVICES = 2.0 / 3.0, 2.0
+#: A machine that differs from its peers by this much less or more than at another time differs alike.
+SAME = 0.25
 #: Other machines that are named as considered.
 MOST_CONSIDERED = 3
 #: Machines whose evidence over time is kept.
@@ -106,6 +109,8 @@ def _verdict(
     cause = suspicion.causes[suspicion.cause[instant, machine]]
     score = round(float(suspicion.rarity[instant, machine]), 3)
     shares = shares_of(suspicion, instant, machine, signs)
+    if shares:
+        onset = _from_the_first(shares[0], machine, onset, confirmed, raw, suspicion.machines)
     total = sum(share.seconds for share in shares) or 1.0
     evidence = [
         _of_metric(share, machine, onset, confirmed, share.seconds / total, raw, suspicion.machines) for share in shares
@@ -161,21 +166,51 @@ def _share(signs: MetricSigns, machine: int, onset: float, confirmed: float) -> 
     return Share(signs, len(where) * signs.step_seconds, float(np.median(sizes)), device, float(signs.times[until]))
 
 
+def _from_the_first(
+    share: Share, machine: int, onset: float, confirmed: float, raw: RawTask, machines: tuple[str, ...]
+) -> float:
+    """The first instant of the data, where the machine was as far from its peers before the onset as after it."""
+    panel, row, peers = _against(share, machine, raw, machines)
+    apart = np.where(panel.present[row], panel.values[row], np.nan) - np.nanmedian(
+        np.where(panel.present[peers], panel.values[peers], np.nan), axis=0
+    )
+    before = apart[panel.times < onset - 0.5 * panel.step_seconds]
+    during = apart[(panel.times >= onset - 0.5 * panel.step_seconds) & (panel.times <= confirmed + 1e-6)]
+    before, during = before[~np.isnan(before)], during[~np.isnan(during)]
+    # Of a task taken up again, what was before is not there to see.
+    if len(before) < FIRST_SAMPLES or onset - panel.times[0] < FIRST_SECONDS * min(panel.step_seconds, 1.0):
+        return onset
+    if not len(during) or abs(np.median(before) - np.median(during)) > SAME * abs(np.median(during)):
+        return onset
+    return float(panel.times[0])
+
+
+def _against(share: Share, machine: int, raw: RawTask, machines: tuple[str, ...]) -> tuple[Panel, int, list[int]]:
+    """The view that shows what a metric adds, the row that does, and those of the peers."""
+    name = share.signs.metric
+    views = panels(next(metric for metric in raw.metrics if metric.metric == name), raw.machines, 1)
+    panel = views[-1] if share.device >= 0 else views[0]
+    rows = np.flatnonzero(panel.row_machine == machine)
+    group = raw.groups.get(machines[machine], "")
+    peers = [
+        row
+        for row, m in enumerate(panel.row_machine.tolist())
+        if m != machine and raw.groups.get(machines[m], "") == group
+    ]
+    return panel, int(rows[max(share.device, 0)]), peers
+
+
 def _of_metric(
     share: Share, machine: int, onset: float, confirmed: float, weight: float, raw: RawTask, machines: tuple[str, ...]
 ) -> Evidence:
     """What one metric shows, in numbers and in words."""
     name = share.signs.metric
-    views = panels(next(metric for metric in raw.metrics if metric.metric == name), raw.machines, 1)
-    panel = views[-1] if share.device >= 0 else views[0]
-    rows = np.flatnonzero(panel.row_machine == machine)
-    row = int(rows[share.device]) if share.device >= 0 else int(rows[0])
+    panel, row, others = _against(share, machine, raw, machines)
     device = panel.row_device[row] if share.device >= 0 else None
     first = int(np.searchsorted(panel.times, onset - 0.5 * panel.step_seconds))
     last = max(int(np.searchsorted(panel.times, confirmed + 1e-6)), first + 1)
     means = _means(panel.values[:, first:last], panel.present[:, first:last])
-    group = raw.groups.get(machines[machine], "")
-    peers = means[[raw.groups.get(machines[m], "") == group and m != machine for m in panel.row_machine.tolist()]]
+    peers = means[others]
     low, middle, high = (float(bound) for bound in np.nanquantile(peers, (0.05, 0.5, 0.95)))
     value, unit = float(means[row]), raw.specs[name].unit
     where = machine_and_device(machines[machine], device)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainminder.evidence.causes import DECLARED, REPORTING, Cause, cause_of
+from trainminder.evidence.causes import CAUSES, DECLARED, DOWNWARDS, REPORTING, Cause, cause_of
 from trainminder.evidence.departure import Departures
 from trainminder.evidence.gather_kernel import of_machines
 from trainminder.evidence.life import Life
@@ -18,8 +18,8 @@ __all__ = ["MetricSigns", "Signs", "gather", "grid_of", "signs_of"]
 
 #: Instants that are put together at a time: memory grows with these, not with the length of the data.
 AT_A_TIME = 256
-#: Share of the machines that depart in a metric beyond which it is no machine's doing.
-MOST_DEPARTING = 0.5
+#: Share of the machines that depart in a metric beyond which it is no machine's doing; of three or more, the second.
+MOST_DEPARTING, MOST_OF_SEVERAL = 1.0 / 2.0, 1.0 / 3.0
 #: Share of a machine's metrics that must have ceased for the machine to be silent.
 SILENT_SHARE = 0.6
 #: Words in the names of declared metrics that measure waiting for others: a long wait is a victim's, and a short one
@@ -93,7 +93,9 @@ def grid_of(metrics: Sequence[MetricSigns]) -> tuple[FloatArray, float]:
 def gather(metrics: Sequence[MetricSigns], life: Life) -> Iterator[Signs]:
     """The signs of all metrics, some instants at a time."""
     times, step = grid_of(metrics)
-    causes = tuple(dict.fromkeys((*(cause_of(metric.metric) for metric in metrics), REPORTING)))
+    by_metric = [cause_of(metric.metric) for metric in metrics]
+    downwards = [CAUSES[DOWNWARDS[cause.name]] for cause in by_metric if cause.name in DOWNWARDS]
+    causes = tuple(dict.fromkeys((*by_metric, *downwards, REPORTING)))
     place = {metric.metric: causes.index(cause_of(metric.metric)) for metric in metrics}
     for begin in range(0, len(times), AT_A_TIME):
         some = times[begin : begin + AT_A_TIME]
@@ -125,15 +127,19 @@ def _signs(
         c = place[metric.metric]
         its = np.where(counts[:, None], metric.weight[index] / np.float32(100), np.float32(0))
         departs = its > 0
-        common = departs.mean(axis=1) > MOST_DEPARTING
+        share = departs.mean(axis=1)
+        common = (share > MOST_DEPARTING) | ((share > MOST_OF_SEVERAL) & (departs.sum(axis=1) >= 3))
         if causes[c] is DECLARED and _is_waiting(metric.metric):
             common |= is_work_departing
         its[common[:, None] & departs] = 0
         departs &= ~common[:, None]
-        np.maximum(weight[:, :, c], its, out=weight[:, :, c])
-        count[:, :, c] += departs
-        its_size = np.where(counts[:, None], np.abs(metric.size[index]), 0)
-        np.maximum(size[:, :, c], its_size, out=size[:, :, c])
+        signed = np.where(counts[:, None], metric.size[index], 0)
+        if (other := DOWNWARDS.get(causes[c].name)) is not None:
+            falls = departs & (signed < 0)
+            down = causes.index(CAUSES[other])
+            _add(its * falls, falls, -signed * falls, weight[:, :, down], count[:, :, down], size[:, :, down])
+            its, departs, signed = np.where(falls, np.float32(-0.5), its), departs & ~falls, np.where(falls, 0, signed)
+        _add(its, departs, np.abs(signed), weight[:, :, c], count[:, :, c], size[:, :, c])
         ceased += metric.silence.ceased[index] & counts[:, None]
         ever += metric.silence.ever[index] & counts[:, None]
         if metric.impact is not None:
@@ -142,6 +148,20 @@ def _signs(
     weight[:, :, -1] = np.where(is_silent, 1.0, -0.5)
     count[:, :, -1] = is_silent
     return Signs(times, step, life.at(times), impact, causes, weight, count, size)
+
+
+def _add(
+    its: Float32Array,
+    departs: BoolArray,
+    how_far: FloatArray,
+    weight: Float32Array,
+    count: np.ndarray,
+    size: Float32Array,
+) -> None:
+    """Add what one metric says to what its cause says: (instant, machine) each; the last three are changed."""
+    np.maximum(weight, its, out=weight)
+    count += departs
+    np.maximum(size, how_far, out=size)
 
 
 def _is_waiting(metric: str) -> bool:

@@ -33,8 +33,6 @@ class Weights:
     """It lost most of its progress then, or stood still."""
     is_silent: float = 0.1
     """And the machine is silent: this again."""
-    has_left: float = 10.0
-    """A machine is silent while the task goes on as before: it may have left it."""
     alike: float = 10.0
     """Each machine beyond the second that departs alike: uneven work is no machine's fault."""
     others_least: float = 1.0

@@ -199,7 +199,8 @@ class DetectSettings(_Section):
     """How a pass judges."""
 
     method: Literal["default", "paper"] = "default"
-    """Named method. default gathers evidence over time and metrics; paper follows the publication."""
+    """Named method. default gathers evidence over time and over metrics, machine by machine; paper follows the
+    publication: windows of one metric at a time, denoised and compared."""
     minutes: Positive = 15.0
     """Length of data pulled from a store for one pass (the paper's 15 minutes); a recording is judged whole."""
     metrics: tuple[str, ...] | None = None
@@ -211,21 +212,21 @@ class DetectSettings(_Section):
     """How many healthy machines may be named per machine and day, by the method default. Lowering it names fewer
     healthy machines, and takes longer to name a faulty one."""
     window_samples: Annotated[int, Field(ge=2, le=512)] = 8
-    """Samples per window (the paper's 8). Must be what the models were trained with."""
+    """Samples per window (the paper's 8), by the method paper. Must be what the models were trained with."""
     distance: Distance = "euclidean"
-    """Distance between embeddings; the paper finds that the kind matters little."""
+    """Distance between embeddings, by the method paper, which finds that the kind matters little."""
     false_alarm_probability: Annotated[float, Field(gt=0, lt=0.5)] = 1e-4
     """Chance that one window of one metric makes a candidate although no machine is faulty, whatever the number
-    of machines. Raising it finds subtler faults and blames healthy machines more often."""
+    of machines, by the method paper. Raising it finds subtler faults and blames healthy machines more often."""
     continuity_seconds: Annotated[float, Field(ge=0)] = 240.0
-    """How long what is wrong with one machine must last (the paper's 4 minutes): it has to remain the candidate for
-    this and as long as a window's compared samples look back. Lower is faster, less sure."""
+    """How long what is wrong with one machine must last (the paper's 4 minutes), by the method paper: it has to remain
+    the candidate for this and as long as a window's compared samples look back. Lower is faster, less sure."""
     min_machines: Annotated[int, Field(ge=3)] = 3
     """Fewest machines that are compared, in the task and in each group: of two, neither stands out."""
     max_missing_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """A metric with a larger share of missing samples is not judged; if none is left, the verdict is unknown."""
     models_dir: Path | None = None
-    """Folder of denoising models; the shipped ones otherwise."""
+    """Folder of denoising models, for the method paper; the shipped ones otherwise."""
 
 
 class TrainSettings(_Section):

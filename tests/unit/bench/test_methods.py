@@ -156,6 +156,18 @@ def test_paper_says_what_a_pass_says_with_that_setting(kind: str, raw: RawTask) 
     assert any(passes) == (kind != "a healthy task")
 
 
+@pytest.mark.parametrize(("kind", "raw"), list(tasks_of_passes()), ids=[kind for kind, _ in tasks_of_passes()])
+def test_default_says_what_a_pass_says_with_that_setting(kind: str, raw: RawTask) -> None:
+    allowed = (1e-4, 1e-2, 0.3)
+    settings = [DetectSettings(false_alarms_per_machine_day=each) for each in allowed]
+    passes = [run_pass(raw, each, denoiser_for)[0].verdicts for each in settings]
+    judged = method_of("default").judge(LabelledTask(kind, raw, ()), allowed)
+    assert [Brief.of(each) for each in judged] == [
+        [replace(brief, device=None) for brief in Brief.of(each)] for each in passes
+    ]
+    assert any(passes) == (kind != "a healthy task")
+
+
 # ---------------------------------------------------------------- the oracle
 
 

@@ -61,6 +61,12 @@ def test_a_range_too_short_for_a_verdict_cannot_be_judged(run: Any, record: Reco
     assert run("doctor", str(path), "--minutes", "3").code == 0
 
 
+def test_a_range_too_short_for_the_continuity_cannot_be_judged_by_the_method_paper(run: Any, record: Record) -> None:
+    by_paper = ("doctor", str(record()), "--minutes", "3", "--method", "paper")
+    assert run(*by_paper).code == 3
+    assert run(*by_paper, "--continuity-seconds", "60").code == 0
+
+
 def test_json_is_one_object_with_metrics_and_findings(run: Any, record: Record) -> None:
     ran = run("doctor", str(record(machines=2)), "--format", "json")
     said = json.loads(ran.out)

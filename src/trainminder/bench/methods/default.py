@@ -28,7 +28,7 @@ class DefaultMethod:
     thresholds: tuple[float, ...] = ALLOWED
 
     def judge(self, task: LabelledTask, thresholds: Sequence[float]) -> list[tuple[Verdict, ...]]:
-        """The verdicts at each number of false alarms allowed, without their evidence."""
+        """The verdicts at each number of false alarms allowed, without what the bench does not look at."""
         prepared = prepare(task.raw)
         raw, _ = without_dead_fields(task.raw, SETTINGS.window_samples)
         judgement = Judgement(raw, SETTINGS, prepared.group_names, prepared.group_of, EvidenceState())
