@@ -74,7 +74,7 @@ def signs_of(views: Sequence[Departures], silence: Silence, impact: np.ndarray |
     times = panel.times[views[0].first :]
     shape = (len(times), len(panel.machines))
     weight, size = np.full(shape, -128, dtype=np.int8), np.zeros(shape, dtype=np.float32)
-    device, devices = np.full(shape, -1, dtype=np.int8), np.zeros(shape, dtype=np.int8)
+    device, devices = np.full(shape, -1, dtype=np.int16), np.zeros(shape, dtype=np.int16)
     for view in views:
         is_device = view.panel.view == "device"
         of_machines(view.weight, view.size, view.panel.row_machine, is_device, weight, size, device, devices)
@@ -118,10 +118,9 @@ def _signs(
     is_work_departing = np.zeros(len(times), dtype=np.bool_)
     at = {metric.metric: metric.at(times) for metric in metrics}
     for metric in metrics:
-        if place[metric.metric] == causes.index(DECLARED) if DECLARED in causes else False:
+        if cause_of(metric.metric) is DECLARED and not _is_waiting(metric.metric):
             index, counts = at[metric.metric]
-            if not _is_waiting(metric.metric):
-                is_work_departing |= counts & (metric.weight[index] > 0).any(axis=1)
+            is_work_departing |= counts & (metric.weight[index] > 0).any(axis=1)
     for metric in metrics:
         index, counts = at[metric.metric]
         c = place[metric.metric]
