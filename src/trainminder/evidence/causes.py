@@ -19,7 +19,6 @@ class Cause:
     A healthy machine is expected to depart for longer than ``D`` seconds
     ``per_day * (1 + D / bend_seconds) ** -power`` times a day. A power of 2 to 3 is a heavy tail: what
     lasts ten times longer is a hundred to a thousand times rarer, not impossible.
-    ``adds_up``: whether a second metric of the cause makes it rarer.
     ``is_silence``: whether it is that a machine ceased to report.
     """
 
@@ -28,7 +27,6 @@ class Cause:
     per_day: float = 2.0
     bend_seconds: float = 15.0
     power: float = 2.0
-    adds_up: bool = True
     is_silence: bool = False
 
 
@@ -65,7 +63,7 @@ CAUSES: Mapping[str, Cause] = {
     )
 }
 #: What moves a declared metric is not known: all of them count as one sign.
-DECLARED = Cause("declared", adds_up=False)
+DECLARED = Cause("declared")
 #: A machine of which most series cease. Machines may leave a task for good reasons.
 REPORTING = Cause("reporting", per_day=5.0, bend_seconds=30.0, power=3.0, is_silence=True)
 

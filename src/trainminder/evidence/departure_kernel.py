@@ -20,7 +20,8 @@ KEPT = 60
 
 #: Of a row. ``relation``: its ordinary difference from its peers, in the metric's unit; ``age``: seconds since the
 #: first of it; ``stray``: how far it ordinarily strays from that; ``short``, ``long``: means of the last seconds and
-#: of the last minute of its difference beyond that, in spreads; ``size``: the same of seconds, in bare noise.
+#: of the last minute of its difference beyond that, in spreads; ``size``: the same of seconds, in bare noise;
+#: ``either``, ``net``: how much of the last minutes departs to either side, and to one side more than to the other.
 ROW = np.dtype(
     [
         ("relation", "f8"),
@@ -29,6 +30,8 @@ ROW = np.dtype(
         ("short", "f8"),
         ("long", "f8"),
         ("size", "f8"),
+        ("either", "f8"),
+        ("net", "f8"),
         ("seen", "i8"),
         ("first", "f8", (KEPT,)),
     ]
@@ -303,7 +306,13 @@ def follow(
             weight_out[t, r] = -0.5
             if by_short >= 1.0 or by_long >= 1.0:
                 sign = math.copysign(1.0, row.short if by_short >= 1.0 else row.long)
-                weight_out[t, r] = min(max(0.5 * in_spreads * sign, -0.5), 1.0)
+                weight = min(max(0.5 * in_spreads * sign, -0.5), 1.0)
+                if weight > 0.0:
+                    # What swings to and fro, as the neighbours of a culprit do, is no departure to either side.
+                    row.either += to_scale * (weight - row.either)
+                    row.net += to_scale * (weight * sign - row.net)
+                    weight *= max(row.net * sign / max(row.either, 1e-300), 0.0)
+                weight_out[t, r] = weight
             size_out[t, r] = row.size
             strayed = min(abs(beyond), 3.0 * max(row.stray, 0.5 * usual))
             # Up slowly, so that a fault is not taken for an ordinary stray while it lasts.

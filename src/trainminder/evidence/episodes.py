@@ -63,10 +63,9 @@ def weigh_signs(
         signs.live,
         signs.impact,
         signs.weight,
-        signs.count,
         signs.size,
         np.array(
-            [(each.per_day, each.bend_seconds, each.power, each.adds_up, each.is_silence) for each in signs.causes],
+            [(each.per_day, each.bend_seconds, each.power, each.is_silence) for each in signs.causes],
             dtype=CAUSE,
         ),
         weights.record(),

@@ -16,10 +16,10 @@ __all__ = ["BINS", "CAUSE", "EPISODE", "TASK", "WEIGHTS", "weigh"]
 #: Lengths of episodes are counted in bins, four to each doubling from four seconds on.
 BINS = 24
 #: A cause as ``causes.Cause`` has it.
-CAUSE = np.dtype([("per_day", "f8"), ("bend_seconds", "f8"), ("power", "f8"), ("adds_up", "?"), ("is_silence", "?")])
+CAUSE = np.dtype([("per_day", "f8"), ("bend_seconds", "f8"), ("power", "f8"), ("is_silence", "?")])
 #: Of one machine and cause: seconds that it has departed for in this episode, the most they came to, since when and how
-#: far at most; what was there at the last instant at work: its weight, size and number of metrics; whether the machine
-#: left the task; and its ended episodes by their length.
+#: far at most; what was there at the last instant at work: its weight and size; whether the machine left the task;
+#: and its ended episodes by their length.
 EPISODE = np.dtype(
     [
         ("lasted", "f8"),
@@ -28,7 +28,6 @@ EPISODE = np.dtype(
         ("furthest", "f8"),
         ("weight", "f4"),
         ("size", "f4"),
-        ("count", "i4"),
         ("has_left", "?"),
         ("ended", "f4", (BINS,)),
     ]
@@ -55,21 +54,20 @@ WEIGHTS = np.dtype(
         ("prior", "f8"),
         ("size_power", "f8"),
         ("other_cause", "f8"),
-        ("other_metric", "f8"),
         ("suffers", "f8"),
         ("suffers_deeply", "f8"),
         ("is_silent", "f8"),
+        ("has_left", "f8"),
         ("alike", "f8"),
         ("others_least", "f8"),
         ("others_share", "f8"),
-        ("smaller", "f8"),
     ]
 )
 
 #: Departures larger than this, in bare noise, are rarer.
 ORDINARY_SIZE = 4.0
-#: Another cause counts that departs at least this share as long; of other metrics of the cause, two at most.
-ALONGSIDE, MOST_METRICS = 0.4, 2
+#: Another cause counts that departs at least this share as long.
+ALONGSIDE = 0.4
 #: Machines that depart alike, beyond the second, that count at most; and if the task began to suffer with them, as it
 #: does when what they share breaks.
 MOST_ALIKE, MOST_ALIKE_SUFFERING = 3, 1
@@ -77,6 +75,8 @@ MOST_ALIKE, MOST_ALIKE_SUFFERING = 3, 1
 ALIKE_LASTED, ALIKE_SIZE = 0.5, 1.0 / 3.0
 #: The task suffers because of what began this much before or after it did, or within so many samples.
 NEAR_SECONDS, NEAR_SAMPLES = 60.0, 4.0
+#: Machines of a group that breaks depart within so much of each other.
+TOGETHER_SECONDS, TOGETHER_SAMPLES = 10.0, 2.0
 #: Suffering that paused for less than this goes on. It is the same one for as long as the second.
 PAUSE_SECONDS, SAME_SECONDS = 120.0, 600.0
 #: From this many decades on a machine is suspected.
@@ -132,11 +132,9 @@ def _stand_still(task: Any, is_live: bool, step: float, now: float, pace: float)
 
 
 @compiled()
-def _go_on(
-    episode: Any, weight: float, size: float, count: int, seconds: float, now: float, pace: float, ended: Any
-) -> None:
+def _go_on(episode: Any, weight: float, size: float, seconds: float, now: float, pace: float, ended: Any) -> None:
     """Let an episode go on, or come to its end."""
-    episode.weight, episode.size, episode.count = weight, size, count
+    episode.weight, episode.size = weight, size
     if weight > 0.0:
         if episode.lasted == 0.0:
             episode.since = now
@@ -194,7 +192,6 @@ def weigh(
     live: Any,
     impact: Any,
     weight: Any,
-    count: Any,
     size: Any,
     causes: Any,
     weights: Any,
@@ -212,8 +209,8 @@ def weigh(
 
     Args:
         times, live, impact: (instant,).
-        weight: (instant, machine, cause), as of ``departure``: the most of its metrics. count: how many of them
-            depart. size: the largest of them in bare noise.
+        weight: (instant, machine, cause), as of ``departure``: the most of its metrics. size: likewise, the
+            largest of them in bare noise.
         causes: (cause,) of ``CAUSE``. weights: (1,) of ``WEIGHTS``.
         step: seconds between instants. pace: what counts as a second, where sampling is faster.
         episodes: (machine, cause) of ``EPISODE``; ended: (cause, bin), episodes of all machines; leading: (machine,)
@@ -229,6 +226,7 @@ def weigh(
     departing = np.zeros(kinds)
     fade = math.exp(-step / (FADE_SECONDS * pace))
     near = NEAR_SECONDS * pace + NEAR_SAMPLES * step
+    together = TOGETHER_SECONDS * pace + TOGETHER_SAMPLES * step
     for t in range(len(times)):
         now = times[t]
         went_on = _stand_still(all_of, live[t], step, now, pace)
@@ -256,7 +254,7 @@ def weigh(
                     episode.has_left = w > 0.0 and (went_on or episode.has_left)
                     w = -0.5 if episode.has_left else w
                 if w > 0.0 or episode.lasted > 0.0:
-                    _go_on(episode, w, size[t, m, c], count[t, m, c], step, now, pace, ended[c])
+                    _go_on(episode, w, size[t, m, c], step, now, pace, ended[c])
                 else:
                     episode.weight = w
                 if w > 0.0:
@@ -267,9 +265,6 @@ def weigh(
             if leading[m] > leading[suspect]:
                 suspect = m
         against_suspect = leading[suspect]
-        furthest_of_suspect = 1.0
-        for c in range(kinds):
-            furthest_of_suspect = max(furthest_of_suspect, episodes[suspect, c].furthest)
         for m in range(machines):
             best = 0.0
             for c in range(kinds):
@@ -290,21 +285,23 @@ def weigh(
                 elif is_common:
                     decades -= math.log10(min(1.0, max(worth.suffers, 4.0 * chance)))
                 elif causes[c].is_silence:
-                    # It left the task, or only its exporters broke, for all that can be seen.
-                    continue
+                    decades -= math.log10(worth.has_left)
                 alike = _alike(longest[c], m, episode, near)
-                # A third of all is no group: the others may be what changed.
-                is_group = is_common and episode.furthest > ORDINARY_SIZE and 3.0 * departing[c] <= machines
+                # What they share breaks for all of a group at once, suddenly; a third of all is no group.
+                is_explained = m != suspect and against_suspect > SUSPECTED
+                is_group = (
+                    alike >= 2
+                    and is_common
+                    and episode.furthest > ORDINARY_SIZE
+                    and 3.0 * departing[c] <= machines
+                    and (not is_explained or _is_alike(episodes[suspect, c], episode, together))
+                )
                 if alike >= 2:
                     decades -= min(alike - 1, MOST_ALIKE_SUFFERING if is_group else MOST_ALIKE) * math.log10(
                         worth.alike
                     )
-                # Those of a group that breaks do not explain each other.
-                is_of_group = is_group and alike >= 2 and _is_alike(episodes[suspect, c], episode, near)
-                if m != suspect and against_suspect > SUSPECTED and not is_of_group:
+                if is_explained and not is_group:
                     decades -= max(worth.others_least, worth.others_share * against_suspect)
-                    if episode.furthest < furthest_of_suspect:
-                        decades -= worth.smaller * math.log10(furthest_of_suspect / max(episode.furthest, 1.0))
                 if decades > best:
                     best = decades
                     cause_of[t, m] = c
@@ -329,8 +326,6 @@ def _decades(of_machine: Any, c: int, cause: Any, worth: Any, ended: Any, machin
     if others > 0.0:
         expected = machine_days * cause.per_day * (1.0 + 0.5 * lasted / cause.bend_seconds) ** -cause.power
         decades -= max(0.0, math.log10((worth.prior + others) / (worth.prior + expected)))
-    if cause.adds_up and episode.count > 1:
-        decades -= min(episode.count - 1, MOST_METRICS) * math.log10(worth.other_metric)
     for other in range(len(of_machine)):
         alongside = of_machine[other]
         if other != c and alongside.weight > 0.0 and alongside.lasted >= ALONGSIDE * episode.lasted:

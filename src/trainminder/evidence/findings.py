@@ -256,7 +256,7 @@ def _of_silence(
     name: str, machine: int, signs: Sequence[MetricSigns], onset: float, confirmed: float, score: float, limit: float
 ) -> Evidence:
     ceased = [each.metric for each in signs if _has_ceased(each, machine, confirmed)] or [signs[0].metric]
-    text = f"{name} ceased to report while its peers went on and the task suffered: {some_names(ceased)}"
+    text = f"{name} ceased to report while its peers went on: {some_names(ceased)}"
     return _remark("silence", ceased[0], onset, confirmed, score, limit, text)
 
 

@@ -64,7 +64,6 @@ class Signs:
     impact: np.ndarray
     causes: tuple[Cause, ...]
     weight: Float32Array
-    count: np.ndarray
     size: Float32Array
 
 
@@ -112,7 +111,7 @@ def _signs(
 ) -> Signs:
     shape = (len(times), metrics[0].weight.shape[1], len(causes))
     weight = np.full(shape, -0.5, dtype=np.float32)
-    count, size = np.zeros(shape, dtype=np.int16), np.zeros(shape, dtype=np.float32)
+    size = np.zeros(shape, dtype=np.float32)
     impact = np.zeros(len(times), dtype=np.int8)
     ceased, ever = np.zeros(shape[:2], dtype=np.int16), np.zeros(shape[:2], dtype=np.int16)
     is_work_departing = np.zeros(len(times), dtype=np.bool_)
@@ -136,30 +135,21 @@ def _signs(
         if (other := DOWNWARDS.get(causes[c].name)) is not None:
             falls = departs & (signed < 0)
             down = causes.index(CAUSES[other])
-            _add(its * falls, falls, -signed * falls, weight[:, :, down], count[:, :, down], size[:, :, down])
-            its, departs, signed = np.where(falls, np.float32(-0.5), its), departs & ~falls, np.where(falls, 0, signed)
-        _add(its, departs, np.abs(signed), weight[:, :, c], count[:, :, c], size[:, :, c])
+            _add(its * falls, -signed * falls, weight[:, :, down], size[:, :, down])
+            its, signed = np.where(falls, np.float32(-0.5), its), np.where(falls, 0, signed)
+        _add(its, np.abs(signed), weight[:, :, c], size[:, :, c])
         ceased += metric.silence.ceased[index] & counts[:, None]
         ever += metric.silence.ever[index] & counts[:, None]
         if metric.impact is not None:
             impact = np.maximum(impact, np.where(counts, metric.impact[index], 0)).astype(np.int8)
     is_silent = (ever > 0) & (ceased >= SILENT_SHARE * np.maximum(ever, 1))
     weight[:, :, -1] = np.where(is_silent, 1.0, -0.5)
-    count[:, :, -1] = is_silent
-    return Signs(times, step, life.at(times), impact, causes, weight, count, size)
+    return Signs(times, step, life.at(times), impact, causes, weight, size)
 
 
-def _add(
-    its: Float32Array,
-    departs: BoolArray,
-    how_far: FloatArray,
-    weight: Float32Array,
-    count: np.ndarray,
-    size: Float32Array,
-) -> None:
-    """Add what one metric says to what its cause says: (instant, machine) each; the last three are changed."""
+def _add(its: Float32Array, how_far: FloatArray, weight: Float32Array, size: Float32Array) -> None:
+    """Add what one metric says to what its cause says: (instant, machine) each; the last two are changed."""
     np.maximum(weight, its, out=weight)
-    count += departs
     np.maximum(size, how_far, out=size)
 
 

@@ -25,22 +25,20 @@ class Weights:
     """Power of the size of a departure, beyond an ordinary one: ten times as large is three times rarer."""
     other_cause: float = 0.1
     """Another cause departs as well."""
-    other_metric: float = 0.5
-    """Another metric of the same cause departs as well; twice at most."""
     suffers: float = 0.2
     """The task began to suffer about when the machine departed; bounded by how often it suffers anyhow."""
     suffers_deeply: float = 0.03
     """It lost most of its progress then, or stood still."""
     is_silent: float = 0.1
     """And the machine is silent: this again."""
+    has_left: float = 100.0
+    """A machine is silent while the task goes on as before: it may have left it, or its exporters broke."""
     alike: float = 10.0
     """Each machine beyond the second that departs alike: uneven work is no machine's fault."""
     others_least: float = 1.0
     """Decades that others need beyond the limit once a machine is suspected: at least so many,"""
     others_share: float = 0.35
-    """or so large a share of the decades against it,"""
-    smaller: float = 0.5
-    """and this times the decades by which they depart less far than it."""
+    """or so large a share of the decades against it."""
 
     def record(self) -> np.ndarray:
         """As the kernel takes it."""
@@ -53,9 +51,7 @@ PARTS = {
     "the task's own ordinary episodes": replace(_FULL, prior=1e9),
     "size of the departure": replace(_FULL, size_power=0.0),
     "several causes": replace(_FULL, other_cause=1.0),
-    "several metrics of a cause": replace(_FULL, other_metric=1.0),
     "common suffering": replace(_FULL, suffers=1.0, suffers_deeply=1.0, is_silent=1.0),
     "machines alike": replace(_FULL, alike=1.0),
-    "victims need more": replace(_FULL, others_least=0.0, others_share=0.0, smaller=0.0),
-    "smaller departures of victims": replace(_FULL, smaller=0.0),
+    "victims need more": replace(_FULL, others_least=0.0, others_share=0.0),
 }

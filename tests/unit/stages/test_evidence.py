@@ -138,3 +138,11 @@ def test_each_part_of_the_ablation_differs_from_the_whole_in_what_it_leaves_out(
     }
     assert changed
     assert all(getattr(PARTS[part], name) in (0.0, 1.0, 1e9) for name in changed)
+
+
+def test_a_machine_that_swings_to_and_fro_about_its_peers_is_not_named() -> None:
+    machines = wavy_machines(8, 1800)
+    swings = np.where(np.arange(1800) // 25 % 2 == 0, 1.25, 0.75)
+    swings[:600] = 1.0
+    machines["gpu-03"] = machines["gpu-03"] * swings
+    assert judged(task_of(series_of("power", machines))).verdicts == ()
