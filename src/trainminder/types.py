@@ -123,6 +123,8 @@ class RawTask:
     """metric -> under which name it was found, where the source knows."""
     note: str | None = None
     """How the task was found, where that was not stated by the user."""
+    domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What machines share and fail with (a rack, a switch) -> its machines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,7 @@ class Task:
     groups: Mapping[str, str] = field(default_factory=dict)
     note: str | None = None
     """How the task was found, where that was not stated by the user."""
+    domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

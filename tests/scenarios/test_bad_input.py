@@ -299,3 +299,28 @@ def test_the_members_that_the_settings_state_hold_for_a_recording_too(
     assert (code, found["status"], found["machines"]) == (0, "none", 4)
     assert any("left out: gpu-03" in warning for warning in found["warnings"])
     assert any("no data at all from gpu-99" in warning for warning in found["warnings"])
+
+
+def test_the_domain_that_the_settings_state_is_named_by_a_verdict_from_a_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rack = ("gpu-02", "gpu-05", "gpu-07")
+    rows = [
+        row | {"gpu_power_draw": "400"} if row["machine"] in rack and place >= 12 * 300 else row
+        for place, row in enumerate(rows_of(12, 900))
+    ]
+    file = written(tmp_path / "run.csv", rows)
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("tasks: [{name: run, domains: {rack 7: [gpu-02, gpu-05, gpu-07]}}]")
+    _, found, _ = detected(capsys, str(file), "--settings", str(settings))
+    assert {verdict["machine"] for verdict in found["verdicts"]} == set(rack)
+    for verdict in found["verdicts"]:
+        assert [item["text"] for item in verdict["evidence"] if item["kind"] == "group" and "rack 7" in item["text"]]
+
+
+def test_options_that_the_method_does_not_use_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path / "run.csv", rows_of(4, 60))
+    _, _, said = detected(capsys, str(file), "--continuity-seconds", "30")
+    assert "--continuity-seconds and --models-dir are for --method paper" in said
+    _, _, said = detected(capsys, str(file), "--continuity-seconds", "30", "--method", "paper")
+    assert "default uses neither" not in said

@@ -56,15 +56,18 @@ def trade_off(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     ]
 
 
-def choose(curve: Sequence[dict[str, Any]], limit: float = FALSE_ALARM_RATE) -> Chosen:
+def choose(curve: Sequence[dict[str, Any]], limit: float = FALSE_ALARM_RATE, shipped: float | None = None) -> Chosen:
     """Choose the best F1 at no more than ``limit`` false alarms per 1,000 machine-hours; of equals the strictest.
 
     Where no threshold keeps to the limit, the one with the fewest false alarms is taken, and the result says so.
 
     Args:
         curve: of one method, from ``trade_off``.
+        shipped: a threshold of the curve that stands whatever the curve says, for users state it in words.
     """
     rate = "false_alarms_per_1000_machine_hours"
+    if shipped is not None:
+        curve = [point for point in curve if point["threshold"] == shipped]
     within = [point for point in curve if point[rate] <= limit]
     # Having said nothing is worse than any F1. The first of equals is the strictest.
     best = max(within, key=_f1) if within else min(curve, key=lambda point: (point[rate], -_f1(point)))

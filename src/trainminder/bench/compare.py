@@ -102,9 +102,13 @@ def calibrate(
     return run_methods(tasks, wanted, ledger, jobs=jobs, advance=advance, registry=registry)
 
 
-def choose_thresholds(calibration: Sequence[Outcome], limit: float) -> dict[str, Chosen]:
-    """The threshold of every method that judged the calibration set."""
-    return {name: choose(trade_off(some), limit) for name, some in _by_method(calibration).items()}
+def choose_thresholds(calibration: Sequence[Outcome], limit: float, registry: str = REGISTRY) -> dict[str, Chosen]:
+    """The threshold of every method that judged the calibration set: its ``shipped`` one, where it has such."""
+    known = find_methods(registry)
+    return {
+        name: choose(trade_off(some), limit, getattr(known[name](), "shipped", None))
+        for name, some in _by_method(calibration).items()
+    }
 
 
 def compare(

@@ -42,7 +42,10 @@ class BenchTask:
 
 
 class Method(Protocol):
-    """A way of judging whose strictness is one number."""
+    """A way of judging whose strictness is one number.
+
+    One that has an attribute ``shipped``, of its thresholds, is measured at that and not at a chosen one.
+    """
 
     @property
     def name(self) -> str: ...

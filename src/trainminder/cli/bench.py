@@ -80,9 +80,9 @@ def bench(
 ) -> int:
     """Compare methods on labelled tasks: what they find, what they blame wrongly, how late, at what cost.
 
-    Each method's threshold is chosen by one rule on simulated tasks of other seeds. With --quick and --recordings the
-    thresholds are those that the last standard run stored in the package. A run that was interrupted goes on where it
-    was.
+    Each method's threshold is chosen by one rule on simulated tasks of other seeds; default is measured as it is set.
+    With --quick and --recordings the thresholds are those that the last standard run stored in the package. A run that
+    was interrupted goes on where it was.
 
     With --recordings, --set detect.continuity_seconds=S says how long what is wrong must last, to every method.
     Labels of a recording lie beside it as NAME.truth.json; results are broken down by what NAME.tags.json says.

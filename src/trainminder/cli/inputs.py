@@ -82,7 +82,7 @@ def fetch(wanted: Wanted, settings: Settings, catalogue: Catalogue) -> Fetched:
     )
     for stated in settings.tasks:
         if stated.name == raw.task:
-            raw = with_members(raw, stated.machines, stated.groups)
+            raw = with_members(raw, stated.machines, stated.groups, stated.domains)
     return Fetched(_cut(raw, wanted), time.perf_counter() - began, is_live=False)
 
 

@@ -13,6 +13,7 @@ have come this far. A gross fault passes it within seconds, a subtle one in minu
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +22,9 @@ from trainminder.evidence.causes import Cause
 from trainminder.evidence.episodes_kernel import BINS, CAUSE, EPISODE, TASK, weigh
 from trainminder.evidence.gather import Signs
 from trainminder.evidence.weights import Weights
-from trainminder.types import Float32Array, FloatArray
+from trainminder.types import Float32Array, FloatArray, IntArray
 
-__all__ = ["Episodes", "Weighed", "weigh_signs"]
+__all__ = ["Episodes", "Weighed", "domains_of", "weigh_signs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,26 @@ class Weighed:
     since: FloatArray
 
 
+def domains_of(machines: tuple[str, ...], domains: Mapping[str, Collection[str]]) -> IntArray:
+    """(machine, some): of which domains each machine is; -1: of none, or of no more."""
+    of: dict[str, list[int]] = {machine: [] for machine in machines}
+    for number, members in enumerate(domains.values()):
+        for machine in set(members) & of.keys():
+            of[machine].append(number)
+    found = np.full((len(machines), max([1, *map(len, of.values())])), -1, dtype=np.int64)
+    for m, numbers in enumerate(of.values()):
+        found[m, : len(numbers)] = numbers
+    return found
+
+
 def weigh_signs(
-    signs: Signs, known: Episodes | None, machines: tuple[str, ...], weights: Weights
+    signs: Signs, known: Episodes | None, machines: tuple[str, ...], domains: IntArray, weights: Weights
 ) -> tuple[Weighed, Episodes]:
-    """Weigh the signs of some instants, from what was remembered before them."""
+    """Weigh the signs of some instants, from what was remembered before them.
+
+    Args:
+        domains: (machine, some) as ``domains_of`` gave it.
+    """
     state = _carried(known, machines, signs.causes)
     shape = (len(signs.times), len(machines))
     rarity, cause, since = np.zeros(shape, dtype=np.float32), np.full(shape, -1, dtype=np.int8), np.zeros(shape)
@@ -69,6 +86,7 @@ def weigh_signs(
             dtype=CAUSE,
         ),
         weights.record(),
+        domains,
         signs.step_seconds,
         min(signs.step_seconds, 1.0),
         state.episodes,

@@ -172,9 +172,20 @@ def _is_alike(other: Any, episode: Any, near: float) -> bool:
 
 
 @compiled()
-def _alike(longest: Any, m: int, episode: Any, near: float) -> int:
-    """How many others, of those that depart the longest, do so like this one."""
-    n = 0
+def _share(domains: Any, m: int, other: int) -> bool:
+    """Whether two machines share a domain."""
+    for k in range(domains.shape[1]):
+        if domains[m, k] >= 0:
+            for j in range(domains.shape[1]):
+                if domains[other, j] == domains[m, k]:
+                    return True
+    return False
+
+
+@compiled()
+def _alike(longest: Any, m: int, episode: Any, near: float, domains: Any) -> tuple[int, int]:
+    """How many others, of those that depart the longest, do so like this one; and how many that share no domain."""
+    n, strangers = 0, 0
     for k in range(len(longest)):
         if (
             longest[k, 0] >= max(ALIKE_LASTED * episode.lasted, 1e-9)
@@ -183,7 +194,8 @@ def _alike(longest: Any, m: int, episode: Any, near: float) -> int:
             and longest[k, 3] != m
         ):
             n += 1
-    return n
+            strangers += not _share(domains, m, int(longest[k, 3]))
+    return n, strangers
 
 
 @compiled()
@@ -195,6 +207,7 @@ def weigh(
     size: Any,
     causes: Any,
     weights: Any,
+    domains: Any,
     step: float,
     pace: float,
     episodes: Any,
@@ -212,6 +225,7 @@ def weigh(
         weight: (instant, machine, cause), as of ``departure``: the most of its metrics. size: likewise, the
             largest of them in bare noise.
         causes: (cause,) of ``CAUSE``. weights: (1,) of ``WEIGHTS``.
+        domains: (machine, some) of which domains each is; -1: none.
         step: seconds between instants. pace: what counts as a second, where sampling is faster.
         episodes: (machine, cause) of ``EPISODE``; ended: (cause, bin), episodes of all machines; leading: (machine,)
             decades against it at the last instant; task: (1,) of ``TASK``: what is remembered, changed in place.
@@ -286,16 +300,21 @@ def weigh(
                     decades -= math.log10(min(1.0, max(worth.suffers, 4.0 * chance)))
                 elif causes[c].is_silence:
                     decades -= math.log10(worth.has_left)
-                alike = _alike(longest[c], m, episode, near)
-                # What they share breaks for all of a group at once, suddenly; a third of all is no group.
+                alike, strangers = _alike(longest[c], m, episode, near, domains)
                 is_explained = m != suspect and against_suspect > SUSPECTED
+                is_with_suspect = not is_explained or _is_alike(episodes[suspect, c], episode, together)
+                # What they share breaks for all of a group at once, suddenly; a third of all is no group.
                 is_group = (
                     alike >= 2
                     and is_common
                     and episode.furthest > ORDINARY_SIZE
                     and 3.0 * departing[c] <= machines
-                    and (not is_explained or _is_alike(episodes[suspect, c], episode, together))
+                    and is_with_suspect
                 )
+                if alike > strangers and is_with_suspect and (not is_explained or _share(domains, m, suspect)):
+                    # What they share is known: those of the same domain are one event, not several.
+                    alike = strangers
+                    is_explained = False
                 if alike >= 2:
                     decades -= min(alike - 1, MOST_ALIKE_SUFFERING if is_group else MOST_ALIKE) * math.log10(
                         worth.alike

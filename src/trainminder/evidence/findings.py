@@ -12,6 +12,7 @@ from trainminder.align import panels
 from trainminder.coverage import FIRST_SAMPLES, FIRST_SECONDS
 from trainminder.evidence.causes import CAUSES, REPORTING, Cause, cause_of
 from trainminder.evidence.episodes import Weighed
+from trainminder.evidence.episodes_kernel import SUSPECTED, TOGETHER_SECONDS
 from trainminder.evidence.gather import MetricSigns
 from trainminder.types import Evidence, Float32Array, FloatArray, Panel, RawTask, Trail, Verdict
 from trainminder.wording import machine_and_device, quantity, some_names, span
@@ -118,7 +119,10 @@ def _verdict(
     if cause is REPORTING:
         evidence.insert(0, _of_silence(name, machine, signs, onset, confirmed, score, limit))
     evidence.append(_of_rarity(name, cause, onset, confirmed, score, limit))
-    evidence += _considered(suspicion, instant, machine, limit, onset, confirmed, found)
+    together = _together(suspicion, instant, machine)
+    if together:
+        evidence.append(_of_group(suspicion, instant, machine, together, limit, raw))
+    evidence += _considered(suspicion, instant, machine, limit, onset, confirmed, found, together)
     device = evidence[0].device
     return Verdict(name, device, evidence[0].metric, onset, confirmed, score, None, tuple(evidence))
 
@@ -275,6 +279,40 @@ def _days(decades: float) -> str:
     return f"{days / 365.25:,.0f} machine-years" if days > 1000 else f"{days:,.0f} machine-days"
 
 
+def _together(suspicion: Suspicion, instant: int, machine: int) -> list[int]:
+    """Others that departed in the same cause at the same time, as far as that is suspicious: two at least."""
+    step = float(np.diff(suspicion.times[:2]).sum())
+    near = np.abs(suspicion.since[instant] - suspicion.since[instant, machine]) <= TOGETHER_SECONDS + 2.0 * step
+    like = (suspicion.cause[instant] == suspicion.cause[instant, machine]) & (suspicion.rarity[instant] > SUSPECTED)
+    others = [other for other in np.flatnonzero(near & like).tolist() if other != machine]
+    return others if len(others) >= 2 else []
+
+
+def _of_group(
+    suspicion: Suspicion, instant: int, machine: int, others: Sequence[int], limit: float, raw: RawTask
+) -> Evidence:
+    """That several departed together, and what they share, where that is known."""
+    cause = suspicion.causes[suspicion.cause[instant, machine]]
+    name = suspicion.machines[machine]
+    names = {name, *(suspicion.machines[other] for other in others)}
+    onset, confirmed = float(suspicion.since[instant, machine]), float(suspicion.times[instant])
+    text = f"{name} departed together with {some_names(sorted(names - {name}))}"
+    shared = [
+        (len(names & set(members)), domain)
+        for domain, members in raw.domains.items()
+        if name in members and 2 * len(names & set(members)) > max(len(names), len(members))
+    ]
+    if shared:
+        count, domain = max(shared)
+        text += f": all share {domain}" if count == len(names) else f": {count} of these {len(names)} share {domain}"
+        text += f", of whose {len(raw.domains[domain])} machines {count} departed; look at what they share first"
+    else:
+        text += "; what they share (a rack, a switch) explains that better than each by itself"
+    metric = cause.metrics[0] if cause.metrics else cause.name
+    score = round(float(suspicion.rarity[instant, machine]), 3)
+    return _remark("group", metric, onset, confirmed, score, limit, text)
+
+
 def _considered(
     suspicion: Suspicion,
     instant: int,
@@ -283,10 +321,11 @@ def _considered(
     onset: float,
     confirmed: float,
     found: Sequence[tuple[int, int]],
+    together: Sequence[int],
 ) -> list[Evidence]:
     """Other machines that departed as well, and why they are not the one."""
     rarity = suspicion.rarity[instant].copy()
-    rarity[machine] = 0.0
+    rarity[[machine, *together]] = 0.0
     remarks = []
     for other in np.argsort(-rarity, kind="stable")[:MOST_CONSIDERED].tolist():
         decades = float(rarity[other])

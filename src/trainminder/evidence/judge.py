@@ -11,7 +11,7 @@ from trainminder.align import panels
 from trainminder.coverage import ACTIVITY
 from trainminder.errors import Unobservable
 from trainminder.evidence.departure import Departures, Followed, follow_panel
-from trainminder.evidence.episodes import Episodes, Weighed, weigh_signs
+from trainminder.evidence.episodes import Episodes, Weighed, domains_of, weigh_signs
 from trainminder.evidence.findings import Suspicion, limit_of, trail_of, verdicts_of
 from trainminder.evidence.gather import MetricSigns, gather, signs_of
 from trainminder.evidence.life import LifeState, progress, work
@@ -140,8 +140,9 @@ class Judgement:
         weighed: list[Weighed] = []
         episodes = self._state.episodes
         if self._judged:
+            domains = domains_of(self._raw.machines, self._raw.domains)
             for some in gather(self.signs, self._life):
-                found, episodes = weigh_signs(some, episodes, self._raw.machines, weights)
+                found, episodes = weigh_signs(some, episodes, self._raw.machines, domains, weights)
                 weighed.append(found)
         if episodes is None or not weighed:
             return None, episodes

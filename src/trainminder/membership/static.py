@@ -36,4 +36,6 @@ class StaticMembership:
         if found.machines is not None and not found.machines:
             raise MembershipError(f'task "{name}" has an empty list of machines: name them, or leave the key out')
         machines = None if found.machines is None else tuple(sorted(set(found.machines)))
-        return Task(name=name, machines=machines, matcher=found.matcher, groups=dict(found.groups))
+        return Task(
+            name=name, machines=machines, matcher=found.matcher, groups=dict(found.groups), domains=dict(found.domains)
+        )

@@ -114,7 +114,9 @@ class MembershipSettings(_Section):
     task_labels: tuple[str, ...] = ("task", "job", "training_job", "job_name", "slurm_job_id", "pod_label_task")
     """Labels tried, in order, for --task NAME when no task of that name is in the settings."""
     group_label: str | None = None
-    """Label that limits who is compared with whom (role, pipeline stage, rack). None: everyone."""
+    """Label that limits who is compared with whom (role, pipeline stage). None: everyone."""
+    domain_labels: tuple[str, ...] = ()
+    """Labels that say what machines share and fail with (rack, switch, NVLink domain)."""
 
 
 class TaskSettings(_Section):
@@ -128,6 +130,9 @@ class TaskSettings(_Section):
     """PromQL label matchers of the task's series without braces, such as: cluster="a",job=~"dcgm|node"."""
     groups: dict[str, str] = {}
     """machine -> group; limits who is compared with whom."""
+    domains: dict[str, tuple[str, ...]] = {}
+    """What machines share and fail with (a rack, a switch, an NVLink domain) -> its machines. Limits no
+    comparison: where those of one depart together, it is named as what they share."""
 
     @field_validator("machines")
     @classmethod

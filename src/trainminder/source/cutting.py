@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -32,12 +33,18 @@ def cut_raw(raw: RawTask, from_at: float, to_at: float) -> RawTask:
     return dataclasses.replace(raw, from_at=max(from_at, raw.from_at), to_at=min(to_at, raw.to_at), metrics=metrics)
 
 
-def with_members(raw: RawTask, machines: Collection[str] | None, groups: Mapping[str, str]) -> RawTask:
-    """The task with the members and groups that the settings state; who is no member is left out.
+def with_members(
+    raw: RawTask,
+    machines: Collection[str] | None,
+    groups: Mapping[str, str],
+    domains: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> RawTask:
+    """The task with the members, groups and domains that the settings state; who is no member is left out.
 
     Args:
         machines: the members; None: whoever is in the data.
         groups: machine -> group; empty: the data's own.
+        domains: what machines share -> its machines; empty: the data's own.
     """
     members = raw.machines if machines is None else tuple(sorted(machines))
     known = set(members)
@@ -51,6 +58,7 @@ def with_members(raw: RawTask, machines: Collection[str] | None, groups: Mapping
         raw,
         machines=members,
         groups=kept,
+        domains=domains or raw.domains,
         warnings=warnings,
         metrics=tuple(metric for metric in metrics if len(metric.times)),
     )

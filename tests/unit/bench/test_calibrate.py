@@ -36,6 +36,11 @@ def test_of_equals_the_strictest_is_chosen() -> None:
     assert choose(curve((9, 0.8, 0.0), (7, 0.8, 1.0), (5, 0.8, 0.5)), 2.0).threshold == 9
 
 
+def test_a_shipped_threshold_stands_whatever_others_give() -> None:
+    chosen = choose(curve((9, 0.9, 0.0), (7, 0.8, 1.0), (5, 0.7, 2.5)), 2.0, shipped=5)
+    assert chosen == Chosen(5, False, 2.0, 0.7, 2.5)
+
+
 def test_having_said_nothing_is_worse_than_any_f1() -> None:
     assert choose(curve((9, None, 0.0), (7, 0.0, 1.0)), 2.0).threshold == 7
 

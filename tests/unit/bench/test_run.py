@@ -195,7 +195,7 @@ def test_a_folder_that_cannot_be_made_and_a_damaged_file_are_said_with_the_remed
 def standard_run(folder: Path) -> Comparison:
     with open_ledger(folder) as ledger:
         outcomes = calibrate(small_tasks(6, 100), ["passes", "blames"], ledger, jobs=1, registry=REGISTRY)
-        thresholds = choose_thresholds(outcomes, 2.0)
+        thresholds = choose_thresholds(outcomes, 2.0, REGISTRY)
         return compare("small", small_tasks(4), thresholds, ledger, jobs=1, calibration=outcomes, registry=REGISTRY)
 
 
@@ -222,7 +222,7 @@ def test_measuring_what_thresholds_were_chosen_on_is_refused(tmp_path: Path) -> 
             compare(
                 "small",
                 small_tasks(2, 1),
-                choose_thresholds(outcomes, 2.0),
+                choose_thresholds(outcomes, 2.0, REGISTRY),
                 ledger,
                 jobs=1,
                 calibration=outcomes,

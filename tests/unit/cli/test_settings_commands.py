@@ -119,7 +119,7 @@ def test_explain_gives_type_default_meaning_and_variable_of_one_setting(run: Any
     ("asked", "explained"),
     [
         ("train.kl_weight", {"train.kl_weight"}),
-        ("tasks", {"tasks[].name", "tasks[].machines", "tasks[].matcher", "tasks[].groups"}),
+        ("tasks", {"tasks[].name", "tasks[].machines", "tasks[].matcher", "tasks[].domains", "tasks[].groups"}),
         ("metrics.cpu_usage.unit", {"metrics[].unit"}),
         ("metrics[].unit", {"metrics[].unit"}),
         (

@@ -68,6 +68,33 @@ def test_two_that_fail_together_are_both_named() -> None:
     }
 
 
+RACK = ("gpu-02", "gpu-05", "gpu-07", "gpu-11")
+
+
+def group_task(**shared: tuple[str, ...]) -> RawTask:
+    machines = wavy_machines(16, 1800)
+    for name in RACK:
+        machines = with_change(machines, name, slice(600, None), 0.7)
+    return dataclasses.replace(task_of(series_of("power", machines)), domains=shared)
+
+
+def test_a_domain_that_departs_as_one_is_named_sooner_than_as_many_strangers() -> None:
+    result = judged(group_task(rack7=RACK, rack8=("gpu-01", "gpu-03")))
+    assert {verdict.machine for verdict in result.verdicts} == set(RACK)
+    for verdict in result.verdicts:
+        (item,) = [item for item in verdict.evidence if item.kind == "group"]
+        assert "all share rack7" in item.text
+        assert "of whose 4 machines 4 departed" in item.text
+        assert not [item for item in verdict.evidence if item.kind == "considered"]
+    strangers = judged(group_task()).verdicts
+    assert all(verdict.confirmed > result.verdicts[0].confirmed for verdict in strangers)
+
+
+def test_domains_that_cut_across_those_that_depart_say_nothing() -> None:
+    across = judged(group_task(a=("gpu-02", "gpu-03"), b=("gpu-05", "gpu-08"), c=("gpu-07", "gpu-09")))
+    assert across.verdicts == judged(group_task()).verdicts
+
+
 def test_a_machine_that_works_as_little_as_its_share_when_all_do_less_does_not_depart() -> None:
     machines = wavy_machines(8, 1800)
     machines["gpu-03"] = 0.9 * machines["gpu-03"]

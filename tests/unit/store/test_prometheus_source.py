@@ -318,6 +318,16 @@ def test_groups_come_from_their_label_and_the_settings_win(store_of: Any) -> Non
     assert fetch(store, task, membership=MembershipSettings(group_label="stage")).groups == {"a": "0", "b": "last"}
 
 
+def test_domains_come_from_their_labels_and_the_settings_win(store_of: Any) -> None:
+    store = store_of([(gpu(m, rack=r, switch="s1"), samples(1.0)) for m, r in (("a", "1"), ("b", "1"), ("c", "2"))])
+    task = Task("llm", matcher='task="llm"', domains={"rack 2": ("b:9400", "c:9400")})
+    assert fetch(store, task, membership=MembershipSettings(domain_labels=("rack", "switch"))).domains == {
+        "rack 1": ("a", "b"),
+        "rack 2": ("b", "c"),
+        "switch s1": ("a", "b", "c"),
+    }
+
+
 def test_a_metric_of_the_settings_is_fetched_with_its_devices(store_of: Any) -> None:
     own = MetricSettings(unit="s", queries=(QuerySettings(query='step_seconds{phase="all"}', device_label="rank"),))
     labels = {"__name__": "step_seconds", "instance": "a:1", "rank": "r3"}

@@ -1,4 +1,4 @@
-"""The product's default method. Its threshold is ``detect.false_alarms_per_machine_day``."""
+"""The product's default method. Its threshold is ``detect.false_alarms_per_machine_day``, as users get it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from trainminder.evidence import EvidenceState, Judgement
 from trainminder.evidence.findings import Suspicion, confirmed_instants, limit_of, shares_of
 from trainminder.evidence.gather import MetricSigns
 from trainminder.evidence.weights import Weights
+from trainminder.settings import DetectSettings
 from trainminder.suspect import without_dead_fields
 from trainminder.types import Verdict
 
@@ -27,6 +28,7 @@ class DefaultMethod:
 
     name: str = "default"
     thresholds: tuple[float, ...] = ALLOWED
+    shipped: float = DetectSettings().false_alarms_per_machine_day
 
     def judge(self, task: LabelledTask, thresholds: Sequence[float]) -> list[tuple[Verdict, ...]]:
         """The verdicts at each number of false alarms allowed, without what the bench does not look at."""

@@ -140,6 +140,7 @@ class PrometheusSource:
             metrics=tuple(raws),
             specs={item.spec.name: item.spec for item in fetched if item.spec.name in found},
             groups=self._groups(fetched, task, warnings),
+            domains=self._domains(fetched, task),
             metrics_absent=tuple(spec.name for spec in self._specs if spec.name not in found),
             warnings=tuple(dict.fromkeys([f"the store says: {text}" for text in store_warnings] + warnings)),
             is_partial=bool(store_warnings),
@@ -156,7 +157,8 @@ class PrometheusSource:
             return task
         machines = None if task.machines is None else tuple(sorted({strip_port(name) for name in task.machines}))
         groups = {strip_port(name): group for name, group in task.groups.items()}
-        return dataclasses.replace(task, machines=machines, groups=groups)
+        domains = {name: tuple(strip_port(machine) for machine in those) for name, those in task.domains.items()}
+        return dataclasses.replace(task, machines=machines, groups=groups, domains=domains)
 
     # ------------------------------------------------------------ one metric
 
@@ -357,3 +359,15 @@ class PrometheusSource:
                 f'{some_names(several)} carry more than one value of the label "{label}": the first in order is taken'
             )
         return {machine: min(groups) for machine, groups in sorted(seen.items())} | dict(task.groups)
+
+    def _domains(self, fetched: Sequence[Fetched], task: Task) -> dict[str, tuple[str, ...]]:
+        """What machines share by their labels, named ``label value``, and what the task states."""
+        seen: dict[str, set[str]] = {}
+        for item in fetched if self._membership.domain_labels else ():
+            for row, labels in zip(item.rows, item.answer.labels, strict=True):
+                if row is None:
+                    continue
+                for label in self._membership.domain_labels:
+                    if value := labels.get(label):
+                        seen.setdefault(f"{label} {value}", set()).add(row[0])
+        return {domain: tuple(sorted(machines)) for domain, machines in sorted(seen.items())} | dict(task.domains)
