@@ -112,7 +112,8 @@ def _what_was_done(shown: Shown, command: str) -> str:
         "other verdict is a false alarm. Machines that one fault strikes together count as one fault, found when any "
         "of them is named. "
         f"Each method's threshold was {chosen}: the best F1 at no more than {limit:g} false alarms "
-        "per 1,000 machine-hours; that of `default` is the product's own setting."
+        "per 1,000 machine-hours"
+        + ("; that of `default` is the product's own setting." if "default" in shown["methods"] else ".")
     )
 
 

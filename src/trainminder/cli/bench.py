@@ -80,7 +80,7 @@ def bench(
 ) -> int:
     """Compare methods on labelled tasks: what they find, what they blame wrongly, how late, at what cost.
 
-    Each method's threshold is chosen by one rule on simulated tasks of other seeds; default is measured as it is set.
+    Each method's threshold is chosen by one rule on simulated tasks of other seeds; default is measured as shipped.
     With --quick and --recordings the thresholds are those that the last standard run stored in the package. A run that
     was interrupted goes on where it was.
 

@@ -31,6 +31,7 @@ from trainminder.cli.options import (
     TaskOption,
     detect_flags,
     recording_flags,
+    say_unused,
     settings_from,
     store_flags,
 )
@@ -84,8 +85,7 @@ def detect(
     judged = time.perf_counter() - began
     if fetched.raw.note is not None:
         typer.echo(f"note: {fetched.raw.note}", err=True)
-    if settings.detect.method == "default" and (continuity_seconds, models_dir) != (None, None):
-        typer.echo("note: --continuity-seconds and --models-dir are for --method paper; default uses neither", err=True)
+    say_unused(settings.detect, continuity_seconds, models_dir)
     if fetched.is_live:
         typer.echo(f"fetched in {fetched.seconds:.2f} s, judged in {judged:.2f} s", err=True)
     show(result, form, report)

@@ -25,6 +25,7 @@ from trainminder.cli.options import (
     TaskOption,
     detect_flags,
     recording_flags,
+    say_unused,
     settings_from,
     store_flags,
 )
@@ -71,6 +72,7 @@ def doctor(
     )
     catalogue = catalogue_of(settings, metric)
     fetched = fetch(Wanted(recording, task, at, minutes), settings, catalogue)
+    say_unused(settings.detect, continuity_seconds)
     from trainminder.clock import SystemClock
     from trainminder.doctor import diagnose
 

@@ -19,7 +19,7 @@ import typer
 from trainminder.errors import SettingsError
 
 if TYPE_CHECKING:
-    from trainminder.settings import Settings
+    from trainminder.settings import DetectSettings, Settings
 
 __all__ = [
     "AtOption",
@@ -46,6 +46,7 @@ __all__ = [
     "invocation_of",
     "parse_overrides",
     "recording_flags",
+    "say_unused",
     "settings_from",
     "store_flags",
 ]
@@ -177,6 +178,12 @@ def detect_flags(
         "detect.continuity_seconds": continuity_seconds,
         "detect.models_dir": models_dir,
     }
+
+
+def say_unused(settings: DetectSettings, continuity_seconds: float | None, models_dir: Path | None = None) -> None:
+    """Say that options were given which the method does not look at."""
+    if settings.method == "default" and (continuity_seconds, models_dir) != (None, None):
+        typer.echo("note: --continuity-seconds and --models-dir are for --method paper; default uses neither", err=True)
 
 
 # ---------------------------------------------------------------- from options to settings

@@ -29,6 +29,11 @@ class Cause:
     power: float = 2.0
     is_silence: bool = False
 
+    @property
+    def sign(self) -> str:
+        """The first of its metrics, or its own name where it has none of its own."""
+        return self.metrics[0] if self.metrics else self.name
+
 
 #: A host runs other work than training (logging, backups, scheduled jobs of minutes): twenty times a day is ordinary.
 #: A host that does less than its peers has lost what the training does there.

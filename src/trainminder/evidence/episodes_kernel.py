@@ -172,19 +172,30 @@ def _is_alike(other: Any, episode: Any, near: float) -> bool:
 
 
 @compiled()
-def _share(domains: Any, m: int, other: int) -> bool:
-    """Whether two machines share a domain."""
-    for k in range(domains.shape[1]):
-        if domains[m, k] >= 0:
-            for j in range(domains.shape[1]):
-                if domains[other, j] == domains[m, k]:
+def _sizes(domains: Any) -> Any:
+    """(domain,): how many machines of the task are of each."""
+    sizes = np.zeros(domains.max() + 1)
+    for m in range(len(domains)):
+        for domain in domains[m]:
+            if domain >= 0:
+                sizes[domain] += 1.0
+    return sizes
+
+
+@compiled()
+def _share(domains: Any, breaks: Any, m: int, other: int) -> bool:
+    """Whether two machines share a domain that breaks."""
+    for mine in domains[m]:
+        if mine >= 0 and breaks[mine]:
+            for its in domains[other]:
+                if its == mine:
                     return True
     return False
 
 
 @compiled()
-def _alike(longest: Any, m: int, episode: Any, near: float, domains: Any) -> tuple[int, int]:
-    """How many others, of those that depart the longest, do so like this one; and how many that share no domain."""
+def _alike(longest: Any, m: int, episode: Any, near: float, domains: Any, breaks: Any) -> tuple[int, int]:
+    """How many others, of those that depart the longest, do so like this one; and how many share no domain with it."""
     n, strangers = 0, 0
     for k in range(len(longest)):
         if (
@@ -194,7 +205,7 @@ def _alike(longest: Any, m: int, episode: Any, near: float, domains: Any) -> tup
             and longest[k, 3] != m
         ):
             n += 1
-            strangers += not _share(domains, m, int(longest[k, 3]))
+            strangers += not _share(domains, breaks, m, int(longest[k, 3]))
     return n, strangers
 
 
@@ -238,6 +249,9 @@ def weigh(
     worth = weights[0]
     longest = np.zeros((kinds, 6, 4))
     departing = np.zeros(kinds)
+    sizes = _sizes(domains)
+    # A domain breaks where more than half of it departs.
+    departing_of, breaks = np.zeros((kinds, len(sizes))), np.zeros((kinds, len(sizes)), dtype=np.bool_)
     fade = math.exp(-step / (FADE_SECONDS * pace))
     near = NEAR_SECONDS * pace + NEAR_SAMPLES * step
     together = TOGETHER_SECONDS * pace + TOGETHER_SAMPLES * step
@@ -255,6 +269,7 @@ def weigh(
         chance = _chance_of_suffering(all_of, now, pace)
         longest[:] = 0.0
         departing[:] = 0.0
+        departing_of[:] = 0.0
         for m in range(machines):
             for c in range(kinds):
                 w = weight[t, m, c]
@@ -273,7 +288,11 @@ def weigh(
                     episode.weight = w
                 if w > 0.0:
                     departing[c] += 1.0
+                    for domain in domains[m]:
+                        if domain >= 0:
+                            departing_of[c, domain] += 1.0
                     _note_longest(longest[c], m, episode)
+        breaks[:] = 2.0 * departing_of > sizes
         suspect = 0
         for m in range(1, machines):
             if leading[m] > leading[suspect]:
@@ -300,7 +319,7 @@ def weigh(
                     decades -= math.log10(min(1.0, max(worth.suffers, 4.0 * chance)))
                 elif causes[c].is_silence:
                     decades -= math.log10(worth.has_left)
-                alike, strangers = _alike(longest[c], m, episode, near, domains)
+                alike, strangers = _alike(longest[c], m, episode, near, domains, breaks[c])
                 is_explained = m != suspect and against_suspect > SUSPECTED
                 is_with_suspect = not is_explained or _is_alike(episodes[suspect, c], episode, together)
                 # What they share breaks for all of a group at once, suddenly; a third of all is no group.
@@ -311,7 +330,11 @@ def weigh(
                     and 3.0 * departing[c] <= machines
                     and is_with_suspect
                 )
-                if alike > strangers and is_with_suspect and (not is_explained or _share(domains, m, suspect)):
+                if (
+                    alike > strangers
+                    and is_with_suspect
+                    and (not is_explained or _share(domains, breaks[c], m, suspect))
+                ):
                     # What they share is known: those of the same domain are one event, not several.
                     alike = strangers
                     is_explained = False

@@ -12,7 +12,7 @@ from trainminder.align import panels
 from trainminder.coverage import FIRST_SAMPLES, FIRST_SECONDS
 from trainminder.evidence.causes import CAUSES, REPORTING, Cause, cause_of
 from trainminder.evidence.episodes import Weighed
-from trainminder.evidence.episodes_kernel import SUSPECTED, TOGETHER_SECONDS
+from trainminder.evidence.episodes_kernel import SUSPECTED, TOGETHER_SAMPLES, TOGETHER_SECONDS
 from trainminder.evidence.gather import MetricSigns
 from trainminder.types import Evidence, Float32Array, FloatArray, Panel, RawTask, Trail, Verdict
 from trainminder.wording import machine_and_device, quantity, some_names, span
@@ -269,9 +269,7 @@ def _of_rarity(name: str, cause: Cause, onset: float, confirmed: float, score: f
         f"what {name} did by then ({cause.name} first) is expected of a healthy machine once in "
         f"{_days(score)}; the limit is once in {_days(limit)}"
     )
-    return _remark(
-        "confidence", cause.metrics[0] if cause.metrics else cause.name, onset, confirmed, score, limit, text
-    )
+    return _remark("confidence", cause.sign, onset, confirmed, score, limit, text)
 
 
 def _days(decades: float) -> str:
@@ -282,7 +280,8 @@ def _days(decades: float) -> str:
 def _together(suspicion: Suspicion, instant: int, machine: int) -> list[int]:
     """Others that departed in the same cause at the same time, as far as that is suspicious: two at least."""
     step = float(np.diff(suspicion.times[:2]).sum())
-    near = np.abs(suspicion.since[instant] - suspicion.since[instant, machine]) <= TOGETHER_SECONDS + 2.0 * step
+    together = TOGETHER_SECONDS * min(step, 1.0) + TOGETHER_SAMPLES * step
+    near = np.abs(suspicion.since[instant] - suspicion.since[instant, machine]) <= together
     like = (suspicion.cause[instant] == suspicion.cause[instant, machine]) & (suspicion.rarity[instant] > SUSPECTED)
     others = [other for other in np.flatnonzero(near & like).tolist() if other != machine]
     return others if len(others) >= 2 else []
@@ -297,20 +296,20 @@ def _of_group(
     names = {name, *(suspicion.machines[other] for other in others)}
     onset, confirmed = float(suspicion.since[instant, machine]), float(suspicion.times[instant])
     text = f"{name} departed together with {some_names(sorted(names - {name}))}"
-    shared = [
-        (len(names & set(members)), domain)
-        for domain, members in raw.domains.items()
-        if name in members and 2 * len(names & set(members)) > max(len(names), len(members))
-    ]
+    shared = []
+    for domain, stated in raw.domains.items():
+        members = {*stated} & {*suspicion.machines}
+        count = len(names & members)
+        if name in members and 2 * count > max(len(names), len(members)):
+            shared.append((count, domain, len(members)))
     if shared:
-        count, domain = max(shared)
+        count, domain, size = max(shared)
         text += f": all share {domain}" if count == len(names) else f": {count} of these {len(names)} share {domain}"
-        text += f", of whose {len(raw.domains[domain])} machines {count} departed; look at what they share first"
+        text += f", of whose {size} machines {count} departed; look at what they share first"
     else:
-        text += "; what they share (a rack, a switch) explains that better than each by itself"
-    metric = cause.metrics[0] if cause.metrics else cause.name
+        text += "; if they share something (a rack, a switch), look at that first"
     score = round(float(suspicion.rarity[instant, machine]), 3)
-    return _remark("group", metric, onset, confirmed, score, limit, text)
+    return _remark("group", cause.sign, onset, confirmed, score, limit, text)
 
 
 def _considered(
@@ -338,8 +337,7 @@ def _considered(
             f"{suspicion.machines[other]} departed as well ({cause.name}), {later}; expected of a healthy machine "
             f"once in {_days(decades)}: not enough beside {suspicion.machines[machine]}"
         )
-        metric = cause.metrics[0] if cause.metrics else cause.name
-        remarks.append(_remark("considered", metric, since, confirmed, round(decades, 3), limit, text))
+        remarks.append(_remark("considered", cause.sign, since, confirmed, round(decades, 3), limit, text))
     return remarks
 
 

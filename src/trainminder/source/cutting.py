@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping
-from types import MappingProxyType
 
 import numpy as np
 
@@ -37,14 +36,14 @@ def with_members(
     raw: RawTask,
     machines: Collection[str] | None,
     groups: Mapping[str, str],
-    domains: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    domains: Mapping[str, tuple[str, ...]],
 ) -> RawTask:
     """The task with the members, groups and domains that the settings state; who is no member is left out.
 
     Args:
         machines: the members; None: whoever is in the data.
         groups: machine -> group; empty: the data's own.
-        domains: what machines share -> its machines; empty: the data's own.
+        domains: what machines share -> its machines; data have none of their own.
     """
     members = raw.machines if machines is None else tuple(sorted(machines))
     known = set(members)
@@ -58,7 +57,7 @@ def with_members(
         raw,
         machines=members,
         groups=kept,
-        domains=domains or raw.domains,
+        domains=domains,
         warnings=warnings,
         metrics=tuple(metric for metric in metrics if len(metric.times)),
     )

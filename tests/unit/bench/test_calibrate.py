@@ -9,6 +9,7 @@ import pytest
 
 from trainminder.bench import tasks
 from trainminder.bench.calibrate import Chosen, check_disjoint, choose, trade_off
+from trainminder.bench.methods.default import DefaultMethod
 from trainminder.bench.outcomes import Outcome, Said, TaskFacts
 from trainminder.bench.thresholds import read_thresholds, write_thresholds
 from trainminder.errors import SettingsError
@@ -39,6 +40,10 @@ def test_of_equals_the_strictest_is_chosen() -> None:
 def test_a_shipped_threshold_stands_whatever_others_give() -> None:
     chosen = choose(curve((9, 0.9, 0.0), (7, 0.8, 1.0), (5, 0.7, 2.5)), 2.0, shipped=5)
     assert chosen == Chosen(5, False, 2.0, 0.7, 2.5)
+
+
+def test_the_shipped_setting_is_among_those_that_calibration_looks_at() -> None:
+    assert DefaultMethod().shipped in DefaultMethod().thresholds
 
 
 def test_having_said_nothing_is_worse_than_any_f1() -> None:

@@ -90,6 +90,18 @@ def test_a_domain_that_departs_as_one_is_named_sooner_than_as_many_strangers() -
     assert all(verdict.confirmed > result.verdicts[0].confirmed for verdict in strangers)
 
 
+def test_machines_of_a_domain_elsewhere_do_not_count_as_its_own() -> None:
+    result = judged(group_task(rack7=(*RACK, "of-another-task-1", "of-another-task-2", "of-another-task-3")))
+    (item,) = [item for item in result.verdicts[0].evidence if item.kind == "group"]
+    assert "of whose 4 machines 4 departed" in item.text
+
+
+def test_a_domain_of_which_few_depart_says_nothing() -> None:
+    # As under one switch that all share.
+    everyone = tuple(f"gpu-{number:02d}" for number in range(16))
+    assert judged(group_task(switch=everyone)).verdicts == judged(group_task()).verdicts
+
+
 def test_domains_that_cut_across_those_that_depart_say_nothing() -> None:
     across = judged(group_task(a=("gpu-02", "gpu-03"), b=("gpu-05", "gpu-08"), c=("gpu-07", "gpu-09")))
     assert across.verdicts == judged(group_task()).verdicts

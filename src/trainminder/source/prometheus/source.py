@@ -348,11 +348,7 @@ class PrometheusSource:
 
     def _groups(self, fetched: Sequence[Fetched], task: Task, warnings: list[str]) -> dict[str, str]:
         label = self._membership.group_label
-        seen: dict[str, set[str]] = {}
-        for item in fetched if label else ():
-            for row, labels in zip(item.rows, item.answer.labels, strict=True):
-                if row is not None and labels.get(label or ""):
-                    seen.setdefault(row[0], set()).add(labels[label or ""])
+        seen = {} if label is None else _values(fetched, label)
         several = sorted(machine for machine, groups in seen.items() if len(groups) > 1 and machine not in task.groups)
         if several:
             warnings.append(
@@ -362,12 +358,19 @@ class PrometheusSource:
 
     def _domains(self, fetched: Sequence[Fetched], task: Task) -> dict[str, tuple[str, ...]]:
         """What machines share by their labels, named ``label value``, and what the task states."""
-        seen: dict[str, set[str]] = {}
-        for item in fetched if self._membership.domain_labels else ():
-            for row, labels in zip(item.rows, item.answer.labels, strict=True):
-                if row is None:
-                    continue
-                for label in self._membership.domain_labels:
-                    if value := labels.get(label):
-                        seen.setdefault(f"{label} {value}", set()).add(row[0])
-        return {domain: tuple(sorted(machines)) for domain, machines in sorted(seen.items())} | dict(task.domains)
+        found: dict[str, list[str]] = {}
+        for label in self._membership.domain_labels:
+            for machine, values in _values(fetched, label).items():
+                for value in values:
+                    found.setdefault(f"{label} {value}", []).append(machine)
+        return {domain: tuple(sorted(machines)) for domain, machines in sorted(found.items())} | dict(task.domains)
+
+
+def _values(fetched: Sequence[Fetched], label: str) -> dict[str, set[str]]:
+    """machine -> the values that its series carry in a label."""
+    seen: dict[str, set[str]] = {}
+    for item in fetched:
+        for row, labels in zip(item.rows, item.answer.labels, strict=True):
+            if row is not None and labels.get(label):
+                seen.setdefault(row[0], set()).add(labels[label])
+    return seen
