@@ -21,11 +21,10 @@ __all__ = [
     "FIRST_SAMPLES",
     "FIRST_SECONDS",
     "LATE_SHARE",
-    "LEAST_SAMPLES",
-    "LEAST_SECONDS",
     "SILENT_SECONDS",
     "Sight",
     "lasting_seconds",
+    "least_departing_seconds",
     "least_samples",
     "verdict_seconds",
 ]
@@ -40,7 +39,7 @@ LATE_SHARE = 0.25
 
 #: The method default knows the relation of a machine to its peers from this much on, and what departs must last this.
 FIRST_SECONDS, FIRST_SAMPLES = 60.0, 8.0
-LEAST_SECONDS, LEAST_SAMPLES = 25.0, 3.0
+LEAST_SECONDS, LEAST_SAMPLES = 25.0, 2.0
 
 
 def lasting_seconds(step_seconds: float, settings: DetectSettings) -> float:
@@ -52,6 +51,11 @@ def lasting_seconds(step_seconds: float, settings: DetectSettings) -> float:
     if settings.method == "paper":
         looks_back = (compared_samples(step_seconds, settings.window_samples) - 1) * step_seconds
         return settings.continuity_seconds + looks_back
+    return least_departing_seconds(step_seconds)
+
+
+def least_departing_seconds(step_seconds: float) -> float:
+    """How long a machine must depart before the method default holds anything against it."""
     return max(LEAST_SECONDS * min(step_seconds, 1.0), LEAST_SAMPLES * step_seconds)
 
 

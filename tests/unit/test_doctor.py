@@ -94,9 +94,9 @@ def test_a_healthy_task_is_judged_without_a_word(seed: int, cluster: dict[str, A
     [
         (
             "default",
-            "a fault is confirmed after at least 45 s, the longer the subtler it is "
-            "(a verdict takes at least 165 s of data)",
-            (None, 45.0, 165.0),
+            "a fault is confirmed after at least 30 s, the longer the subtler it is "
+            "(a verdict takes at least 150 s of data)",
+            (None, 30.0, 150.0),
         ),
         (
             "paper",
@@ -379,7 +379,7 @@ def test_a_metric_that_cannot_be_judged_says_why() -> None:
 
 @pytest.mark.parametrize(
     ("method", "words"),
-    [("default", "a verdict takes at least 330 s of data"), ("paper", "a window of 8 samples spans 240 s")],
+    [("default", "a verdict takes at least 300 s of data"), ("paper", "a window of 8 samples spans 240 s")],
 )
 def test_slow_sampling_is_noted_with_the_exporter_to_change(method: str, words: str) -> None:
     values = {key: series[:40] for key, series in on_devices("gpu_power_draw", 600.0).items()}

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainminder.coverage import least_departing_seconds
 from trainminder.evidence.causes import Cause
 from trainminder.evidence.episodes_kernel import BINS, CAUSE, EPISODE, TASK, weigh
 from trainminder.evidence.gather import Signs
@@ -89,6 +90,7 @@ def weigh_signs(
         domains,
         signs.step_seconds,
         min(signs.step_seconds, 1.0),
+        least_departing_seconds(signs.step_seconds),
         state.episodes,
         state.ended,
         state.leading,

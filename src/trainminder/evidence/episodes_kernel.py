@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from trainminder.compiled import compiled
-from trainminder.coverage import LEAST_SAMPLES, LEAST_SECONDS
 from trainminder.evidence.life_kernel import STILL_SECONDS
 
 __all__ = ["BINS", "CAUSE", "EPISODE", "TASK", "WEIGHTS", "weigh"]
@@ -221,6 +220,7 @@ def weigh(
     domains: Any,
     step: float,
     pace: float,
+    least: float,
     episodes: Any,
     ended: Any,
     leading: Any,
@@ -238,6 +238,7 @@ def weigh(
         causes: (cause,) of ``CAUSE``. weights: (1,) of ``WEIGHTS``.
         domains: (machine, some) of which domains each is; -1: none.
         step: seconds between instants. pace: what counts as a second, where sampling is faster.
+        least: seconds that must depart before anything is weighed.
         episodes: (machine, cause) of ``EPISODE``; ended: (cause, bin), episodes of all machines; leading: (machine,)
             decades against it at the last instant; task: (1,) of ``TASK``: what is remembered, changed in place.
         rarity: (instant, machine), to be filled: -log10 of how often a day this is expected of a healthy machine; 0
@@ -302,11 +303,7 @@ def weigh(
             best = 0.0
             for c in range(kinds):
                 episode = episodes[m, c]
-                if (
-                    episode.weight <= 0.0
-                    or episode.lasted < LEAST_SECONDS * pace
-                    or episode.lasted < LEAST_SAMPLES * step
-                ):
+                if episode.weight <= 0.0 or episode.lasted < least:
                     continue
                 decades = _decades(episodes[m], c, causes[c], worth, ended[c], all_of.machine_days, pace)
                 is_common = suffers > 0 and abs(all_of.since - episode.since) <= near

@@ -12,7 +12,7 @@ import numpy as np
 
 from trainminder.evidence.episodes_kernel import WEIGHTS
 
-__all__ = ["PARTS", "Weights"]
+__all__ = ["PARTS", "TRIED", "Weights"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,4 +54,9 @@ PARTS = {
     "common suffering": replace(_FULL, suffers=1.0, suffers_deeply=1.0, is_silent=1.0),
     "machines alike": replace(_FULL, alike=1.0),
     "victims need more": replace(_FULL, others_least=0.0, others_share=0.0),
+}
+#: What might find more, or sooner -> the weights with it.
+TRIED = {
+    "victims need half as much more": replace(_FULL, others_least=0.5, others_share=0.175),
+    "suffering is worth more": replace(_FULL, suffers=0.1, suffers_deeply=0.01),
 }

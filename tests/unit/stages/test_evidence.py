@@ -58,6 +58,20 @@ def test_what_comes_and_goes_adds_up_and_one_burst_of_it_does_not() -> None:
     assert verdict.machine == "gpu-03"
 
 
+def test_at_thirty_seconds_a_gross_fault_is_confirmed_by_its_third_sample_and_a_burst_of_two_is_not() -> None:
+    def task(lasting: int) -> RawTask:
+        levels = {POWER: 600.0, LINK: 1e10, CPU: 40.0}
+        machines = [wavy_machines(16, 120, level=level, seed=seed) for seed, level in enumerate(levels.values())]
+        changed = [with_change(each, "gpu-03", slice(60, 60 + lasting), 0.5) for each in machines]
+        series = [series_of(spec.name, each, step=30.0) for spec, each in zip(levels, changed, strict=True)]
+        return task_of(*series, specs=tuple(levels))
+
+    (verdict,) = judged(task(3)).verdicts
+    # The mean of the last samples departs from the second faulty one on, and two samples must depart.
+    assert (verdict.machine, verdict.confirmed) == ("gpu-03", NOW + 62 * 30.0)
+    assert judged(task(2)).verdicts == ()
+
+
 def test_two_that_fail_together_are_both_named() -> None:
     machines = wavy_machines(12, 1800)
     for name in ("gpu-03", "gpu-08"):
