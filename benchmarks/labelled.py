@@ -13,10 +13,10 @@ import polars as pl
 from trainminder.bench.recorded import tags_path
 from trainminder.catalogue import load_catalogue
 from trainminder.denoise import load_model
-from trainminder.pipeline import run_pass
 from trainminder.settings import DetectSettings, RecordingSettings
 from trainminder.source.cleaning import build_metric
 from trainminder.source.recordings import read_recording, read_truth, write_recording, write_truth
+from trainminder.stream import run_pass
 from trainminder.types import PassResult, RawTask, Truth
 
 __all__ = ["Judged", "declared_flags", "judge", "read_tags", "write_labelled"]
@@ -109,5 +109,5 @@ def judge(recording: Path, units: Mapping[str, str], settings: DetectSettings) -
     there = set(pl.read_parquet_schema(recording))
     catalogue = load_catalogue().with_declared(f"{metric}={unit}" for metric, unit in units.items() if metric in there)
     raw = read_recording(recording, catalogue, RecordingSettings(), metrics=settings.metrics)
-    result, _ = run_pass(raw, settings, lambda metric: load_model(settings.models_dir, metric, settings.window_samples))
+    result = run_pass(raw, settings, lambda metric: load_model(settings.models_dir, metric, settings.window_samples))
     return Judged(recording.stem, read_truth(recording), read_tags(recording), result)

@@ -17,11 +17,11 @@ from pathlib import Path
 from trainminder.catalogue import load_catalogue
 from trainminder.denoise import load_model
 from trainminder.membership.promql import find_task
-from trainminder.pipeline import run_pass
 from trainminder.report import verdict_sentence
 from trainminder.settings import Settings, load_settings
 from trainminder.simulate import ClusterSpec, Fault, simulate_task
 from trainminder.source.prometheus import PrometheusSource, StoreClient
+from trainminder.stream import run_pass
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from servers import Servers, prometheus_with, series_of
@@ -48,7 +48,7 @@ def fetch_and_judge(settings: Settings, from_at: float, to_at: float) -> tuple[f
         source = PrometheusSource(client, catalogue, settings.store, settings.membership, metrics=tuple(NAMES))
         raw = source.fetch_raw(task, from_at, to_at)
     fetched = time.perf_counter()
-    result, _ = run_pass(raw, settings.detect, lambda metric: load_model(None, metric, settings.detect.window_samples))
+    result = run_pass(raw, settings.detect, lambda metric: load_model(None, metric, settings.detect.window_samples))
     judged = time.perf_counter()
     samples = sum(len(metric.times) for metric in raw.metrics)
     return fetched - began, judged - fetched, verdict_sentence(result), samples

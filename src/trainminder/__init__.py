@@ -5,7 +5,7 @@
 
     settings = tm.load_settings()
     raw = tm.read_recording(Path("run.parquet"), tm.load_catalogue(), settings.recording)
-    result, state = tm.run_pass(raw, settings.detect, lambda metric: tm.load_model(None, metric, 8))
+    result = tm.run_pass(raw, settings.detect, lambda metric: tm.load_model(None, metric, 8))
 
 Names are loaded when they are first used, so that the command line starts at once.
 """
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from trainminder.catalogue import load_catalogue
     from trainminder.denoise import load_model
     from trainminder.errors import TrainminderError
-    from trainminder.pipeline import PassState, run_pass
     from trainminder.report import verdict_sentence, write_report
     from trainminder.settings import DetectSettings, Settings, load_settings
     from trainminder.source.recordings import read_recording, write_recording
+    from trainminder.stream import TaskStream, run_pass
     from trainminder.types import PassResult, RawTask, Verdict
 
 __all__ = [
     "DetectSettings",
     "PassResult",
-    "PassState",
     "RawTask",
     "Settings",
+    "TaskStream",
     "TrainminderError",
     "Verdict",
     "__version__",
@@ -49,16 +49,16 @@ __all__ = [
 _HOMES = {
     "DetectSettings": "settings",
     "PassResult": "types",
-    "PassState": "pipeline",
     "RawTask": "types",
     "Settings": "settings",
+    "TaskStream": "stream",
     "TrainminderError": "errors",
     "Verdict": "types",
     "load_catalogue": "catalogue",
     "load_model": "denoise",
     "load_settings": "settings",
     "read_recording": "source.recordings",
-    "run_pass": "pipeline",
+    "run_pass": "stream",
     "verdict_sentence": "report",
     "write_recording": "source.recordings",
     "write_report": "report",

@@ -10,16 +10,16 @@ after ``patience_seconds`` without a judged window it is broken: what was not se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainminder.align import window_means
-from trainminder.types import Continuity, Evidence, FloatArray, IntArray, MetricTrace, Panel, Verdict, WindowScores
+from trainminder.past import Past
+from trainminder.types import Continuity, Evidence, IntArray, MetricSpec, Verdict, WindowScores
 from trainminder.wording import machine_and_device
 
-__all__ = ["Confirmed", "candidates", "device_of", "follow", "unite", "verdict_of"]
+__all__ = ["UNJUDGED", "Confirmed", "candidates", "follow", "unite", "verdict_of"]
 
 NONE, UNJUDGED = -1, -2
 #: Share of the windows in which one device must be the odd one to be named.
@@ -28,7 +28,7 @@ DEVICE_SHARE = 2.0 / 3.0
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """A continuity that reached the threshold: ``first_window`` and ``last_window`` index this pass's windows."""
+    """A continuity that reached the threshold. ``devices``: in how many windows each device was the odd one."""
 
     machine: str
     onset: float
@@ -36,10 +36,13 @@ class Confirmed:
     score: float
     """Mean normal score from onset to confirmation."""
     threshold: float
-    first_window: int
-    last_window: int
-    until: float
-    """Up to when the machine has remained the candidate, as far as this pass saw."""
+    devices: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def device(self) -> str | None:
+        """The device that deviated most in most windows; None where several took turns: then it is the machine."""
+        total = sum(count for _, count in self.devices)
+        return next((device for device, count in self.devices if count >= DEVICE_SHARE * total), None)
 
 
 def candidates(scores: WindowScores, group: int) -> IntArray:
@@ -64,21 +67,20 @@ def follow(
     *,
     continuity_seconds: float,
     patience_seconds: float,
-    first_window: int = 0,
-) -> tuple[Continuity | None, Confirmed | None]:
-    """Carry the continuity of one group through the windows of a pass.
+    device_in: Callable[[int, int], str | None] = lambda _machine, _window: None,
+) -> tuple[Continuity | None, list[Confirmed]]:
+    """Carry the continuity of one group on through some windows.
 
     Args:
-        continuity: as the last pass left it; None at the start.
+        continuity: as the windows before left it; None at the start.
         continuity_seconds: the same machine must stay the candidate this long.
         patience_seconds: longest stretch without a judged window that continuity survives.
-        first_window: windows before it were judged by an earlier pass and are passed over.
+        device_in: which device of a machine is compared in a window.
     Returns:
-        the continuity now, and the first confirmation reached in this pass, if any.
+        the continuity now, and every confirmation reached; a continuity is confirmed once.
     """
-    confirmed: Confirmed | None = None
-    began = first_window
-    for window, best in enumerate(candidates(scores, group)[first_window:], start=first_window):
+    found: list[Confirmed] = []
+    for window, best in enumerate(candidates(scores, group).tolist()):
         at = float(scores.ends_at[window])
         if continuity is not None and at - continuity.last_at > patience_seconds:
             continuity = None
@@ -89,26 +91,36 @@ def follow(
             continue
         score = float(scores.normal_score[best, window])
         if continuity is None or continuity.machine != scores.machines[best]:
-            continuity = Continuity(scores.machines[best], at, at, 1, score)
-            began = window
-        else:
-            continuity = replace(
-                continuity, last_at=at, windows=continuity.windows + 1, score_sum=continuity.score_sum + score
+            continuity = Continuity(scores.machines[best], at, at, 0, 0.0)
+        continuity = replace(
+            continuity,
+            last_at=at,
+            windows=continuity.windows + 1,
+            score_sum=continuity.score_sum + score,
+            devices=_with_one_more(continuity.devices, device_in(best, window)),
+        )
+        if not continuity.is_confirmed and at - continuity.since_at >= continuity_seconds:
+            continuity = replace(continuity, is_confirmed=True)
+            found.append(
+                Confirmed(
+                    machine=continuity.machine,
+                    onset=continuity.since_at,
+                    confirmed=at,
+                    score=continuity.score_sum / continuity.windows,
+                    threshold=float(scores.threshold[best, window]),
+                    devices=continuity.devices,
+                )
             )
-        if confirmed is None and continuity.last_at - continuity.since_at >= continuity_seconds:
-            confirmed = Confirmed(
-                machine=continuity.machine,
-                onset=continuity.since_at,
-                confirmed=at,
-                score=continuity.score_sum / continuity.windows,
-                threshold=float(scores.threshold[best, window]),
-                first_window=began,
-                last_window=window,
-                until=at,
-            )
-        elif confirmed is not None and continuity.since_at == confirmed.onset:
-            confirmed = replace(confirmed, until=at)
-    return continuity, confirmed
+    return continuity, found
+
+
+def _with_one_more(counts: tuple[tuple[str, int], ...], device: str | None) -> tuple[tuple[str, int], ...]:
+    """The counts with one more of a device, the most frequent first."""
+    if device is None:
+        return counts
+    more = dict(counts)
+    more[device] = more.get(device, 0) + 1
+    return tuple(sorted(more.items(), key=lambda item: -item[1]))
 
 
 def _is_unseen(scores: WindowScores, continuity: Continuity, window: int) -> bool:
@@ -118,76 +130,63 @@ def _is_unseen(scores: WindowScores, continuity: Continuity, window: int) -> boo
     return bool(np.isnan(scores.normal_score[scores.machines.index(continuity.machine), window]))
 
 
-def verdict_of(confirmed: Confirmed, trace: MetricTrace) -> Verdict:
-    """The verdict that one view of one metric gives, with its evidence in numbers and in words."""
-    panel, spec = trace.panel, trace.spec
-    machine = panel.machines.index(confirmed.machine)
-    run = slice(confirmed.first_window, confirmed.last_window + 1)
-    means = window_means(panel.values, panel.window_samples)
-    rows = panel.rows[machine, run]
-    seen = rows >= 0
-    device = device_of(confirmed, panel)
-    value = float(means[rows[seen], np.arange(run.start, run.stop)[seen]].mean())
-    peers = _peers_median(trace, means, machine, run)
+def verdict_of(confirmed: Confirmed, spec: MetricSpec, past: Past, peers: Collection[str]) -> Verdict:
+    """The verdict that one view of one metric gives, with its evidence in numbers and in words.
+
+    Args:
+        past: what the rows of the view were lately.
+        peers: the machines that this one was compared with.
+    """
+    device = confirmed.device if past.view == "device" else None
+    means = past.means(past.between(confirmed.onset, confirmed.confirmed))
+    own = [row for row, (machine, of) in enumerate(past.rows) if machine == confirmed.machine and device in (None, of)]
+    value = float(np.nanmean(means[own]))
+    middle = float(np.nanmedian(means[[row for row, (machine, _) in enumerate(past.rows) if machine in peers]]))
     where = machine_and_device(confirmed.machine, device)
-    over = " over its devices" if panel.view == "mean" else ""
+    over = " over its devices" if past.view == "mean" else ""
     text = (
         f"{spec.name} of {where} was {f'{value:.4g} {spec.unit}'.rstrip()} on average{over} "
         f"from onset to confirmation, "
-        f"{'above' if value > peers else 'below'} its peers' median of {peers:.4g}"
+        f"{'above' if value > middle else 'below'} its peers' median of {middle:.4g}"
     )
     score, threshold = round(confirmed.score, 3), round(confirmed.threshold, 3)
     evidence = Evidence(
         kind="metric",
         metric=spec.name,
-        view=panel.view,
+        view=past.view,
         device=device,
         since=confirmed.onset,
-        until=confirmed.until,
+        until=confirmed.confirmed,
         score=score,
         threshold=threshold,
         value=value,
-        peers=peers,
+        peers=middle,
         unit=spec.unit,
         text=text,
     )
     return Verdict(confirmed.machine, device, spec.name, confirmed.onset, confirmed.confirmed, score, None, (evidence,))
 
 
-def device_of(confirmed: Confirmed, panel: Panel) -> str | None:
-    """The device that deviated most in most windows; None where several took turns: then it is the machine."""
-    if panel.view != "device":
-        return None
-    run = slice(confirmed.first_window, confirmed.last_window + 1)
-    rows = panel.rows[panel.machines.index(confirmed.machine), run]
-    counts = np.bincount(rows[rows >= 0])
-    most = int(counts.argmax())
-    return panel.row_device[most] if counts[most] >= DEVICE_SHARE * counts.sum() else None
-
-
-def _peers_median(trace: MetricTrace, means: FloatArray, machine: int, run: slice) -> float:
-    """The median, over the other machines of the group, of their mean over the run."""
-    panel, group_of = trace.panel, trace.scores.group_of
-    rows = np.isin(panel.row_machine, np.flatnonzero(group_of == group_of[machine])) & (panel.row_machine != machine)
-    return float(np.nanmedian(means[rows, run].mean(axis=1)))
-
-
-def unite(found: Sequence[Verdict]) -> tuple[tuple[Verdict, ...], tuple[str, ...]]:
-    """The verdict of a pass from those of its metrics, in the order in which metrics were asked.
+def unite(found: Sequence[Verdict], known: Sequence[Verdict] = ()) -> tuple[tuple[Verdict, ...], tuple[str, ...]]:
+    """The verdict of a task from those of its metrics, in the order in which metrics were asked.
 
     The earliest confirmation counts; of equally early ones that of the metric asked first. It is what
     asking the metrics in order every second would have given, which is how ``confirmed`` is defined. Other
-    metrics that convict the same machine become its evidence.
+    metrics that convict the same machine become its evidence, each once.
 
+    Args:
+        known: what stands already.
     Returns:
         none or one verdict (the paper's method names one machine), and the other machines that
         stood out as long.
     """
-    if not found:
+    in_order = [*known, *sorted(found, key=lambda verdict: verdict.confirmed)]
+    if not in_order:
         return (), ()
-    first = min(found, key=lambda verdict: verdict.confirmed)
-    same = [verdict for verdict in found if verdict.machine == first.machine and verdict is not first]
-    evidence = (*first.evidence, *(item for verdict in same for item in verdict.evidence))
-    device = first.device or next((verdict.device for verdict in same if verdict.device), None)
-    others = sorted({verdict.machine for verdict in found} - {first.machine})
-    return (replace(first, device=device, evidence=evidence),), tuple(others)
+    first, *later = in_order
+    for verdict in later:
+        if verdict.machine == first.machine:
+            told = {(item.metric, item.view) for item in first.evidence}
+            more = tuple(item for item in verdict.evidence if (item.metric, item.view) not in told)
+            first = replace(first, device=first.device or verdict.device, evidence=(*first.evidence, *more))
+    return (first,), tuple(sorted({verdict.machine for verdict in later} - {first.machine}))

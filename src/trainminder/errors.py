@@ -9,6 +9,7 @@
     ├── ModelError          retrain, or set what the model was trained with
     ├── MissingExtra        install an optional part
     ├── MissingProgram      install what pip does not
+    ├── StateError          begin anew, or restore a copy of what was saved
     ├── BenchError          a run of the bench could not go on; what is finished is kept
     └── Unobservable        the data were read, but no verdict can be given (verdict *unknown*)
         └── TooFewMachines      of two, neither stands out
@@ -28,6 +29,7 @@ __all__ = [
     "RecordingError",
     "SettingsError",
     "SourceError",
+    "StateError",
     "StoreError",
     "TooFewMachines",
     "TrainminderError",
@@ -76,6 +78,10 @@ class MissingExtra(TrainminderError):
 
 class MissingProgram(TrainminderError):
     """A program, or a package of another language, is not installed."""
+
+
+class StateError(TrainminderError):
+    """What was saved of a stream is damaged, of another version, or does not fit the settings."""
 
 
 class BenchError(TrainminderError):

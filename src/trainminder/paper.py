@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trainminder.align import compared_samples, is_judged, normalisation
+from trainminder.align import LEAST_RANGE, Bounds, compared_samples, from_second, is_judged, normalisation
 from trainminder.coverage import lasting_seconds
-from trainminder.decide import follow, unite, verdict_of
+from trainminder.decide import unite, verdict_of
+from trainminder.past import Past
 from trainminder.score import backed_score, dissimilarity, normal_score
 from trainminder.settings import DetectSettings
+from trainminder.sparing import Windows, followed_sparingly, stride_of
 from trainminder.types import (
+    BoolArray,
     Continuity,
     Denoiser,
     IntArray,
@@ -28,7 +31,6 @@ from trainminder.types import (
     View,
     WindowScores,
 )
-from trainminder.wording import some_names
 
 __all__ = ["Judged", "Judgement", "PaperState", "window_scores"]
 
@@ -37,26 +39,26 @@ Key = tuple[str, View, str]
 
 @dataclass(frozen=True, slots=True)
 class PaperState:
-    """What a pass leaves for the next one over the same task.
+    """What a block leaves for the next one of the same task.
 
-    ``continuity``: by (metric, view, group). ``seen``: least and greatest value by metric. ``judged_at``: the
-    instant of the newest window judged, by (metric, view).
+    ``continuity``: by (metric, view, group). ``seen``: least and greatest value by (metric, view). ``pasts``: by
+    metric, what the rows of its views were lately.
     """
 
     continuity: Mapping[Key, Continuity] = field(default_factory=dict)
-    seen: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    judged_at: Mapping[tuple[str, View], float] = field(default_factory=dict)
+    seen: Mapping[tuple[str, View], tuple[float, float]] = field(default_factory=dict)
+    pasts: Mapping[str, tuple[Past, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What judging gave, of one metric or of all."""
+    """What judging one metric gave."""
 
     traces: list[MetricTrace] = field(default_factory=list)
     found: list[Verdict] = field(default_factory=list)
-    continuity: dict[Key, Continuity] = field(default_factory=dict)
-    seen: dict[str, tuple[float, float]] = field(default_factory=dict)
-    judged_at: dict[tuple[str, View], float] = field(default_factory=dict)
+    continuity: dict[Key, Continuity | None] = field(default_factory=dict)
+    seen: dict[tuple[str, View], tuple[float, float]] = field(default_factory=dict)
+    pasts: dict[str, tuple[Past, ...]] = field(default_factory=dict)
 
     def add(self, other: Judged) -> None:
         """Take in what another metric gave."""
@@ -64,7 +66,7 @@ class Judged:
         self.found.extend(other.found)
         self.continuity.update(other.continuity)
         self.seen.update(other.seen)
-        self.judged_at.update(other.judged_at)
+        self.pasts.update(other.pasts)
 
 
 class Judgement:
@@ -86,12 +88,18 @@ class Judgement:
         self._judged = Judged()
         self.trail: Trail | None = None
 
-    def judge(self, views: Sequence[Panel], spec: MetricSpec) -> Judged:
-        """Take the views of one metric through denoise, score and decide."""
+    def judge(self, views: Sequence[Panel], spec: MetricSpec, counts: BoolArray) -> Judged:
+        """Take the views of one metric through denoise, score and decide.
+
+        Args:
+            counts: (new instant,) whether the metric counts.
+        """
         judged = Judged()
-        denoiser = self._denoiser_for(spec.name)
-        for panel in views:
-            self._judge_view(panel, spec, denoiser, judged)
+        known = {past.view: past for past in self._state.pasts.get(spec.name, ())}
+        pasts = tuple(Past.after(known.get(panel.view), panel) for panel in views)
+        judged.pasts[spec.name] = pasts
+        for panel, past in zip(views, pasts, strict=True):
+            self._judge_view(panel, spec, counts, past, judged)
         return judged
 
     def add(self, judged: Judged) -> None:
@@ -103,47 +111,74 @@ class Judgement:
         """What was seen of each view, where that was to be kept."""
         return tuple(self._judged.traces)
 
-    def conclude(self, known: Sequence[Verdict], warnings: list[str]) -> tuple[tuple[Verdict, ...], PaperState]:
-        """The verdict: the first that any metric gave, if none stands already.
-
-        Args:
-            warnings: gets a line about others that stood out as long.
-        """
-        verdicts, others = unite(self._judged.found)
-        if others:
-            warnings.append(f"stood out as long as the verdict's machine, but not first: {some_names(others)}")
+    def conclude(self, known: Sequence[Verdict]) -> tuple[tuple[Verdict, ...], tuple[str, ...], PaperState]:
+        """The verdict: the first that any metric gave, if none stands already; and others that stood out as long."""
+        verdicts, others = unite(self._judged.found, known)
+        both = {**self._state.continuity, **self._judged.continuity}
         state = PaperState(
-            continuity=self._judged.continuity,
+            continuity={key: continuity for key, continuity in both.items() if continuity is not None},
             seen={**self._state.seen, **self._judged.seen},
-            judged_at={**self._state.judged_at, **self._judged.judged_at},
+            pasts={**self._state.pasts, **self._judged.pasts},
         )
-        return tuple(known) or verdicts, state
+        return verdicts, others, state
 
-    def _judge_view(self, panel: Panel, spec: MetricSpec, denoiser: Denoiser, judged: Judged) -> None:
-        scale = normalisation(panel, spec, self._state.seen.get(spec.name))
-        judged.seen[spec.name] = (float(scale.low[-1]), float(scale.high[-1]))
-        scores = window_scores(panel, scale, denoiser, self._settings, self._group_of)
-        trace = MetricTrace(spec, panel, scores)
-        judged_at = self._state.judged_at.get((spec.name, panel.view), -np.inf)
-        # A cut may move the grid by rounding; half a step is far from both neighbours.
-        first = int(np.searchsorted(scores.ends_at, judged_at + panel.step_seconds / 2))
-        judged.judged_at[spec.name, panel.view] = max(judged_at, float(scores.ends_at[-1]))
-        for group in np.unique(self._group_of[self._group_of >= 0]):
-            key = (spec.name, panel.view, self._group_names[group])
-            continuity, confirmed = follow(
-                scores,
-                int(group),
-                self._state.continuity.get(key),
-                continuity_seconds=lasting_seconds(panel.step_seconds, self._settings),
-                patience_seconds=self._settings.window_samples * panel.step_seconds,
-                first_window=first,
-            )
-            if continuity is not None:
-                judged.continuity[key] = continuity
-            if confirmed is not None:
-                judged.found.append(verdict_of(confirmed, trace))
+    def _judge_view(self, panel: Panel, spec: MetricSpec, counts: BoolArray, past: Past, judged: Judged) -> None:
+        width = panel.window_samples
+        panel = from_second(panel, max(panel.first - width + 1, 0), len(panel.times))
+        if not panel.rows.shape[1] or not panel.present.any():
+            return
+        bounds = Bounds.of(panel, self._state.seen.get((spec.name, panel.view)))
+        judged.seen[spec.name, panel.view] = least, greatest = bounds.extremes
+        if greatest - least <= LEAST_RANGE:
+            # The same everywhere throughout: nobody stands out.
+            return
+        denoiser = self._denoiser_for(spec.name)
+        counted = counts[len(counts) - panel.rows.shape[1] :]
+        lasting = lasting_seconds(panel.step_seconds, self._settings)
+
+        def scores(first: int, last: int) -> WindowScores:
+            part = from_second(panel, first, last + width - 1)
+            scale = normalisation(part, spec, bounds.before(first))
+            found = window_scores(part, scale, denoiser, self._settings, self._group_of)
+            found.normal_score[:, ~counted[first:last]] = np.nan
+            return found
+
+        def device_in(machine: int, window: int) -> str | None:
+            return panel.row_device[int(panel.rows[machine, window])]
+
         if self._keep_traces:
-            judged.traces.append(trace)
+            whole = scores(0, panel.rows.shape[1])
+            judged.traces.append(MetricTrace(spec, panel, whole))
+        windows = Windows(
+            panel.machines,
+            scores,
+            judged_windows(panel) & counted,
+            panel.times[width - 1 :],
+            panel.step_seconds,
+            self._group_of,
+        )
+        for group in np.unique(self._group_of[self._group_of >= 0]).tolist():
+            key = (spec.name, panel.view, self._group_names[group])
+            judged.continuity[key], found = followed_sparingly(
+                windows,
+                group,
+                self._state.continuity.get(key),
+                stride=stride_of(lasting, panel.step_seconds),
+                continuity_seconds=lasting,
+                patience_windows=width,
+                device_in=device_in,
+            )
+            members = {panel.machines[member] for member in np.flatnonzero(self._group_of == group).tolist()}
+            judged.found.extend(verdict_of(each, spec, past, members - {each.machine}) for each in found)
+
+
+def judged_windows(panel: Panel) -> BoolArray:
+    """(machine, window), who can be judged."""
+    rows = np.maximum(panel.rows, 0)
+    judged: BoolArray = (panel.rows >= 0) & is_judged(panel.present, panel.window_samples)[
+        rows, np.arange(panel.rows.shape[1])
+    ]
+    return judged
 
 
 def window_scores(
@@ -154,9 +189,7 @@ def window_scores(
     Args:
         group_of: (machine,) as ``groups_of`` gave it.
     """
-    judged_rows = is_judged(panel.present, panel.window_samples)
-    windows = np.arange(panel.rows.shape[1])
-    judged = (panel.rows >= 0) & judged_rows[np.maximum(panel.rows, 0), windows]
+    judged = judged_windows(panel)
     width = compared_samples(panel.step_seconds, panel.window_samples)
     embeddings = denoiser.embed(panel.values, panel.rows, scale.low, scale.high)[:, :, -width:]
     sums = dissimilarity(embeddings, judged, group_of, settings.distance)

@@ -25,6 +25,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from itertools import pairwise
 from statistics import NormalDist
 
@@ -183,6 +184,7 @@ def _deviates(sums: FloatArray, ordinary: FloatArray) -> tuple[FloatArray, IntAr
     return np.where(judged, deviate, np.nan), count
 
 
+@lru_cache(maxsize=65536)
 def candidate_threshold(machines: int, false_alarm_probability: float) -> float:
     """The normal score that the most extreme of ``machines`` healthy ones passes with that chance."""
     return -NormalDist().inv_cdf(false_alarm_probability / (2.0 * machines))

@@ -5,17 +5,20 @@ What is left out here is the exporter's fault: judged, it would convict a health
 
 from __future__ import annotations
 
-import dataclasses
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
+from trainminder.align import Cells, Row
+from trainminder.carrying import carried, of_same
 from trainminder.coverage import ACTIVITY
-from trainminder.types import BoolArray, FloatArray, RawMetric, RawTask
+from trainminder.types import BoolArray, FloatArray, IntArray
 from trainminder.wording import some_names
 
-__all__ = ["NEVER_ZERO", "without_dead_fields"]
+__all__ = ["NEVER_ZERO", "Distrusted", "Shown", "distrust_lines", "without_dead_fields"]
 
 #: Fields that are not 0 on a device at work. Tensor activity may well be: a device that waits busily for others, or
 #: hangs, keeps its duty cycle and does no work, which is what a fault looks like.
@@ -34,108 +37,193 @@ NEVER_ZERO = frozenset(
 PROFILED = frozenset({"gpu_graphics_activity", "gpu_sm_activity"})
 AND_PROFILED = frozenset({"gpu_fp_activity", "gpu_memory_bandwidth", "gpu_tensor_activity"})
 
-Row = tuple[str, str | None]
+#: Another field shows a device at work for so many of the longer of both intervals.
+SHOWN_INTERVALS = 2.5
 
 
-def without_dead_fields(raw: RawTask, least_samples: int) -> tuple[RawTask, tuple[str, ...]]:
-    """The task without stretches of zeros in a field of a device that another field shows at work.
+@dataclass(frozen=True, slots=True)
+class Distrusted:
+    """What was not trusted: samples by (metric, machine), and by (metric, field) that a field showed work."""
+
+    samples: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    shown_by: frozenset[tuple[str, str]] = frozenset()
+
+    def plus(self, other: Distrusted) -> Distrusted:
+        """Both together."""
+        if not other.samples:
+            return self
+        both = Counter(self.samples)
+        both.update(other.samples)
+        return Distrusted(dict(both), self.shown_by | other.shown_by)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """What each device showed last in one field: (row,) ``at``, the instant of its newest sample, -inf: none; ``works``
+    and ``dead``: whether that showed work, or was not trusted.
+    """
+
+    step_seconds: float
+    rows: tuple[Row, ...]
+    at: FloatArray
+    works: BoolArray
+    dead: BoolArray
+
+    @classmethod
+    def after(cls, shown: Shown | None, cells: Cells, dead: BoolArray | None) -> Shown:
+        """With what is new in some cells.
+
+        Args:
+            dead: (row, cell) of them that are not trusted; None: all are.
+        """
+        known, rows = (shown.rows if shown else ()), cells.rows
+        at = carried(rows, known, shown.at if shown else None, -np.inf)
+        works = carried(rows, known, shown.works if shown else None, False)
+        untrusted = carried(rows, known, shown.dead if shown else None, False)
+        new = cells.present[:, cells.first :]
+        has = np.flatnonzero(new.any(axis=1))
+        last = new.shape[1] - 1 - new[has, ::-1].argmax(axis=1)
+        at[has] = cells.times[cells.first :][last]
+        works[has] = _works(cells)[has, cells.first + last]
+        untrusted[has] = False if dead is None else dead[has, cells.first + last]
+        return cls(cells.step_seconds, rows, at, works, untrusted)
+
+
+def without_dead_fields(
+    cells: Mapping[str, Cells], shown: Mapping[str, Shown] | None = None
+) -> tuple[dict[str, Cells], Distrusted, dict[str, Shown]]:
+    """The cells without zeros in a field of a device that another field shows at work at that time.
+
+    What most machines report alike is the nature of the task or of the metric, and stays.
 
     Args:
-        least_samples: shorter stretches are left: a device may rest for a moment.
+        shown: by field, what was shown before the cells.
     Returns:
-        the task, and a warning for each metric that lost samples.
+        the cells, what was not trusted, and what is shown by their end.
     """
-    activity = {metric.metric: _series(metric) for metric in raw.metrics if metric.metric in ACTIVITY}
-    profiling: dict[Row, list[tuple[float, float]]] = defaultdict(list)
-    cleaned: dict[str, RawMetric] = {}
-    lines: list[str] = []
+    shown = shown or {}
+    dead: dict[str, BoolArray] = {}
+    samples: dict[tuple[str, str], int] = {}
+    shown_by: set[tuple[str, str]] = set()
     # The fields that are never 0 come first: they tell where the profiling module is dead.
-    for metric in sorted(raw.metrics, key=lambda metric: metric.metric in AND_PROFILED):
-        dead, shown_by = np.zeros(len(metric.values), dtype=np.bool_), defaultdict(set)
-        stretches: list[tuple[Row, float, float]] = []
-        for row, first, last in _zero_runs(metric, least_samples):
-            pair, from_at, to_at = _pair(metric, row), float(metric.times[first]), float(metric.times[last])
-            for name in _contradicting(metric.metric, pair, from_at, to_at, activity, profiling):
-                dead[first : last + 1] = True
-                shown_by[name].add(pair[0])
-                stretches.append((pair, from_at, to_at))
-        machines = sorted(set().union(*shown_by.values()))
-        # What most machines report alike is the nature of the task or of the metric.
-        if not machines or 2 * len(machines) >= len(set(metric.machines)):
+    for name in sorted((NEVER_ZERO | AND_PROFILED) & cells.keys(), key=lambda name: (name in AND_PROFILED, name)):
+        metric = cells[name]
+        zero = metric.present & (metric.values == 0.0)
+        zero[:, : metric.first] = False
+        if not zero.any():
             continue
-        if metric.metric in PROFILED:
-            for pair, from_at, to_at in stretches:
-                profiling[pair].append((from_at, to_at))
-        cleaned[metric.metric] = _without(metric, dead)
-        lines.append(
-            f"{metric.metric} on {some_names(machines)} disagrees with {some_names(sorted(shown_by))}, which shows the "
-            f"device at work: 0 is not trusted there and counts as missing ({int(dead.sum())} samples): "
-            "restart the exporter, see its profiling module"
-        )
-    metrics = tuple(cleaned.get(metric.metric, metric) for metric in raw.metrics)
-    return dataclasses.replace(raw, metrics=metrics), tuple(lines)
+        others = [other for other in ACTIVITY if other != name and (other in cells or other in shown)]
+        if name in AND_PROFILED:
+            others = [other for other in others if other not in PROFILED | AND_PROFILED]
+            zero &= _any(
+                metric, [_Field(cells.get(each), dead.get(each), shown.get(each), "dead") for each in PROFILED]
+            )
+        fields = {other: _Field(cells.get(other), None, shown.get(other), "works") for other in others}
+        by = {other: zero & _any(metric, [field]) for other, field in fields.items()}
+        found = np.logical_or.reduce(list(by.values())) if by else np.zeros_like(zero)
+        if found.any():
+            found &= ~_mostly(metric, found)
+        if not found.any():
+            continue
+        dead[name] = found
+        for row in np.flatnonzero(found.any(axis=1)).tolist():
+            key = (name, metric.rows[row][0])
+            samples[key] = samples.get(key, 0) + int(found[row].sum())
+        shown_by |= {(name, other) for other, where in by.items() if (where & found).any()}
+    cleaned = {name: _without(each, dead[name]) if name in dead else each for name, each in cells.items()}
+    telling = (ACTIVITY.keys() | PROFILED) & cells.keys()
+    after = {name: Shown.after(shown.get(name), cells[name], dead.get(name)) for name in telling}
+    return cleaned, Distrusted(samples, frozenset(shown_by)), {**shown, **after}
 
 
-def _pair(metric: RawMetric, row: int) -> Row:
-    return metric.machines[row], metric.devices[row]
+def distrust_lines(distrusted: Distrusted, least_samples: int) -> list[str]:
+    """A line for each metric with a machine of which so many samples or more were not trusted."""
+    lines = []
+    for name in sorted({metric for metric, _ in distrusted.samples}):
+        of = {machine: count for (metric, machine), count in distrusted.samples.items() if metric == name}
+        machines = sorted(machine for machine, count in of.items() if count >= least_samples)
+        if machines:
+            fields = sorted(field for metric, field in distrusted.shown_by if metric == name)
+            lines.append(
+                f"{name} on {some_names(machines)} disagrees with {some_names(fields)}, which shows the "
+                f"device at work: 0 is not trusted there and counts as missing ({sum(of.values())} samples): "
+                "restart the exporter, see its profiling module"
+            )
+    return lines
 
 
-def _contradicting(
-    name: str,
-    pair: Row,
-    from_at: float,
-    to_at: float,
-    activity: Mapping[str, Mapping[Row, tuple[FloatArray, FloatArray]]],
-    profiling: Mapping[Row, Sequence[tuple[float, float]]],
-) -> list[str]:
-    """The fields that show the device at work while this one reads 0."""
-    if name in NEVER_ZERO:
-        others = [other for other in activity if other != name]
-    elif name in AND_PROFILED and any(start <= to_at and end >= from_at for start, end in profiling.get(pair, ())):
-        others = [other for other in activity if other not in PROFILED | AND_PROFILED]
-    else:
-        return []
-    return [other for other in others if _works(activity[other].get(pair), from_at, to_at, other)]
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """What one field shows: by its cells, if it has new ones, and by what it showed before."""
+
+    cells: Cells | None
+    dead: BoolArray | None
+    before: Shown | None
+    what: Literal["works", "dead"]
+
+    def is_so(self, metric: Cells) -> BoolArray:
+        """(row, cell) of another metric, whether it was so for the same device lately: by the newest sample."""
+        found = np.zeros(metric.present.shape, dtype=np.bool_)
+        rows = self.cells.rows if self.cells is not None else self.before.rows if self.before is not None else ()
+        mine, theirs = _same(metric.rows, rows)
+        if not len(mine):
+            return found
+        at = np.full((len(mine), len(metric.times)), -np.inf)
+        so = np.zeros(at.shape, dtype=np.bool_)
+        if self.before is not None:
+            at[:] = carried(rows, self.before.rows, self.before.at, -np.inf)[theirs][:, None]
+            so[:] = carried(rows, self.before.rows, getattr(self.before, self.what), False)[theirs][:, None]
+        step = max(metric.step_seconds, self.before.step_seconds if self.before is not None else 0.0)
+        if self.cells is not None:
+            cells, step = self.cells, max(step, self.cells.step_seconds)
+        if self.cells is not None and len(cells.times) > cells.first:
+            new = slice(cells.first, None)
+            number = np.where(cells.present[theirs, new], np.arange(len(cells.times) - cells.first), -1)
+            newest = np.maximum.accumulate(number, axis=1)
+            place = np.searchsorted(cells.times[new], metric.times + 1e-6) - 1
+            index = np.where(place >= 0, newest[:, np.maximum(place, 0)], -1)
+            its = _works(cells) if self.what == "works" else self.dead
+            shows = np.zeros(cells.present.shape, dtype=np.bool_) if its is None else its
+            there = np.maximum(index, 0)
+            at = np.where(index >= 0, cells.times[new][there], at)
+            so = np.where(index >= 0, np.take_along_axis(shows[theirs, new], there, axis=1), so)
+        found[mine] = so & (metric.times - at <= SHOWN_INTERVALS * step)
+        return found
 
 
-def _series(metric: RawMetric) -> dict[Row, tuple[FloatArray, FloatArray]]:
-    parts = [slice(a, b) for a, b in zip(metric.offsets[:-1].tolist(), metric.offsets[1:].tolist(), strict=True)]
-    pairs = zip(metric.machines, metric.devices, strict=True)
-    return {pair: (metric.times[part], metric.values[part]) for pair, part in zip(pairs, parts, strict=True)}
+def _works(cells: Cells) -> BoolArray:
+    works: BoolArray = cells.present & (cells.values >= ACTIVITY.get(cells.metric, np.inf))
+    return works
 
 
-def _works(series: tuple[FloatArray, FloatArray] | None, from_at: float, to_at: float, name: str) -> bool:
-    if series is None:
-        return False
-    times, values = series
-    inside = values[np.searchsorted(times, from_at) : np.searchsorted(times, to_at, side="right")]
-    return len(inside) > 0 and bool(np.median(inside) >= ACTIVITY[name])
+@of_same(64)
+def _same(rows: tuple[Row, ...], others: tuple[Row, ...]) -> tuple[IntArray, IntArray]:
+    """Which rows are which others."""
+    place = {row: number for number, row in enumerate(others)}
+    mine = [number for number, row in enumerate(rows) if row in place]
+    return np.array(mine, dtype=np.int64), np.array([place[rows[number]] for number in mine], dtype=np.int64)
 
 
-def _zero_runs(metric: RawMetric, least_samples: int) -> list[tuple[int, int, int]]:
-    """(series, first sample, last sample) of each long enough stretch of nothing but zeros."""
-    zero = metric.values == 0.0
-    if int(zero.sum()) < least_samples:
-        return []
-    begins = np.ones(len(zero), dtype=np.bool_)
-    begins[1:] = zero[1:] != zero[:-1]
-    begins[metric.offsets[:-1][np.diff(metric.offsets) > 0]] = True
-    first = np.flatnonzero(begins)
-    last = np.append(first[1:], len(zero)) - 1
-    long = zero[first] & (last - first + 1 >= least_samples)
-    rows = np.searchsorted(metric.offsets, first[long], side="right") - 1
-    return list(zip(rows.tolist(), first[long].tolist(), last[long].tolist(), strict=True))
+def _any(metric: Cells, fields: Sequence[_Field]) -> BoolArray:
+    """(row, cell) of ``metric``: whether any of these fields shows it."""
+    found = np.zeros(metric.present.shape, dtype=np.bool_)
+    for each in fields:
+        found |= each.is_so(metric)
+    return found
 
 
-def _without(metric: RawMetric, dropped: BoolArray) -> RawMetric:
-    """The metric without these samples, and without series that have no other."""
-    offsets = np.concatenate(([0], np.cumsum(~dropped)))[metric.offsets]
-    alive = np.flatnonzero(np.diff(offsets) > 0)
-    return dataclasses.replace(
-        metric,
-        machines=tuple(metric.machines[row] for row in alive.tolist()),
-        devices=tuple(metric.devices[row] for row in alive.tolist()),
-        offsets=np.concatenate(([0], offsets[alive + 1])).astype(np.int64),
-        times=metric.times[~dropped],
-        values=metric.values[~dropped],
-    )
+def _mostly(metric: Cells, found: BoolArray) -> BoolArray:
+    """(cell,): whether at least half of the machines have it."""
+    names = sorted({machine for machine, _ in metric.rows})
+    index = {machine: number for number, machine in enumerate(names)}
+    of = np.array([index[machine] for machine, _ in metric.rows], dtype=np.int64)
+    machines = np.zeros((len(names), found.shape[1]), dtype=np.bool_)
+    np.logical_or.at(machines, of, found)
+    most: BoolArray = 2 * machines.sum(axis=0) >= len(names)
+    return most
+
+
+def _without(metric: Cells, dropped: BoolArray) -> Cells:
+    values, present = metric.values.copy(), metric.present & ~dropped
+    values[dropped] = np.nan
+    return replace(metric, values=values, present=present)

@@ -125,6 +125,8 @@ class RawTask:
     """How the task was found, where that was not stated by the user."""
     domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What machines share and fail with (a rack, a switch) -> its machines."""
+    is_stated: bool = False
+    """Whether ``machines`` are all members by what membership states, not just those that were seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,7 @@ class Panel:
     ``present``: likewise, False where padded. A row with no sample at all is NaN throughout.
     ``row_machine``: (row,) index into ``machines``; ``row_device``: the device of each row, or None.
     ``rows``: (machine, window) the row that stands for a machine in a window; -1 where it has none.
+    ``first``: seconds before this were judged before; they are there to look back upon.
     """
 
     metric: str
@@ -181,6 +184,7 @@ class Panel:
     row_device: tuple[str | None, ...]
     rows: IntArray
     window_samples: int
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,13 +223,18 @@ class WindowScores:
 
 @dataclass(frozen=True, slots=True)
 class Continuity:
-    """Since when one machine has remained the candidate of one metric, view and group."""
+    """Since when one machine has remained the candidate of one metric, view and group.
+
+    ``devices``: in how many windows each of its devices was the odd one.
+    """
 
     machine: str
     since_at: float
     last_at: float
     windows: int
     score_sum: float
+    devices: tuple[tuple[str, int], ...] = ()
+    is_confirmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

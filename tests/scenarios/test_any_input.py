@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from small_tasks import undenoised
 from trainminder.catalogue import load_catalogue
 from trainminder.errors import TrainminderError
-from trainminder.pipeline import METHODS, run_pass
+from trainminder.pipeline import METHODS
 from trainminder.report.html import write_report
 from trainminder.settings import DetectSettings, MetricSettings, RecordingSettings
 from trainminder.source.recordings import read_recording
+from trainminder.stream import run_pass
 from trainminder.types import PassResult
 
 CATALOGUE = load_catalogue({"x": MetricSettings(), "m": MetricSettings(unit="ms")})
@@ -70,7 +71,7 @@ def judged(path: Path, method: str) -> PassResult | None:
     try:
         raw = read_recording(path, CATALOGUE, RecordingSettings())
         detect = DetectSettings.model_validate({"method": method, "max_missing_ratio": 0.95} | eager)
-        return run_pass(raw, detect, lambda name: undenoised_of(name, detect.window_samples), keep_traces=True)[0]
+        return run_pass(raw, detect, lambda name: undenoised_of(name, detect.window_samples), keep_traces=True)
     except TrainminderError:
         return None
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from small_tasks import pieces_of
 from trainminder.catalogue import load_catalogue
 from trainminder.denoise import load_model
-from trainminder.pipeline import METHODS, PassState, run_pass
+from trainminder.pipeline import METHODS
 from trainminder.settings import DetectSettings
 from trainminder.simulate import ClusterSpec, Fault, simulate_task
-from trainminder.source.cutting import cut_raw
+from trainminder.stream import TaskStream, run_pass
 from trainminder.types import Denoiser, PassResult, RawMetric, RawTask
 
 CATALOGUE = load_catalogue()
@@ -25,7 +26,7 @@ def denoiser_for(metric: str) -> Denoiser:
 
 
 def judged(raw: RawTask, method: str = "default") -> PassResult:
-    return run_pass(raw, by(method), denoiser_for)[0]
+    return run_pass(raw, by(method), denoiser_for)
 
 
 def by(method: str) -> DetectSettings:
@@ -107,9 +108,10 @@ def test_a_machine_that_goes_silent_as_the_task_breaks_down_is_named_for_its_sil
 
 @pytest.mark.parametrize("metrics", [("pcie_bandwidth", "cpu_usage"), None])
 @pytest.mark.parametrize("interval", [1.0, 15.0])
+@pytest.mark.parametrize("latest", [0.0, 10.0])
 @pytest.mark.parametrize("method", METHODS)
 def test_whatever_is_judged_in_pieces_gives_what_the_whole_gives(
-    method: str, interval: float, metrics: tuple[str, ...] | None
+    method: str, latest: float, interval: float, metrics: tuple[str, ...] | None
 ) -> None:
     spec = ClusterSpec(
         8, devices_per_machine=2, seed=9, interval_seconds=interval, duration_seconds=1200, metrics=metrics
@@ -117,22 +119,35 @@ def test_whatever_is_judged_in_pieces_gives_what_the_whole_gives(
     raw, _ = simulate_task(spec, [Fault(3, "pcie_downgrading", onset_seconds=400.0)], specs=CATALOGUE)
     whole = judged(raw, method)
     assert [verdict.machine for verdict in whole.verdicts] == ["machine-0003"]
-    for cuts in ((300.0,), (450.0, 610.0), (130.0, 445.0, 470.0, 800.0)):
-        state: PassState | None = None
-        began = raw.from_at
-        for end in (*(raw.from_at + cut for cut in cuts), raw.to_at):
-            # What a pass is given reaches back by a window, as the service fetches it.
-            part = cut_raw(raw, max(raw.from_at, began - 8 * interval), end)
-            result, state = run_pass(part, by(method), denoiser_for, state)
-            began = end
-        for mine, theirs in zip(result.verdicts, whole.verdicts, strict=True):
-            assert (mine.machine, mine.metric) == (theirs.machine, theirs.metric)
-            # The method paper names a device by what it sees in the piece in which the verdict stands.
-            assert method == "paper" or mine.device == theirs.device
-            # Where a cut begins, the grid may move by rounding.
-            assert mine.onset == pytest.approx(theirs.onset, rel=0, abs=0.2)
-            assert mine.confirmed == pytest.approx(theirs.confirmed, rel=0, abs=0.2)
-            assert mine.score == pytest.approx(theirs.score, rel=1e-3)
+    rng = np.random.default_rng(int(interval + latest))
+    settings = by(method).model_copy(update={"lag_seconds": latest})
+    for count in (1, 4, 40):
+        stream = TaskStream(settings, denoiser_for)
+        for piece in pieces_of(raw, rng.uniform(0.0, 1200.0, count).tolist(), latest=latest, seed=count):
+            stream.take(piece)
+        assert stream.result().as_json() == whole.as_json()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("seed", range(4))
+def test_pieces_of_whatever_task_give_what_the_whole_gives(seed: int, method: str) -> None:
+    spec = ClusterSpec(
+        (6, 10)[seed % 2],
+        devices_per_machine=2,
+        seed=40 + seed,
+        interval_seconds=(1.0, 5.0)[seed // 2],
+        missing_ratio=0.1 * (seed % 2),
+        phase_ratio=1.0,
+        gaps_per_hour=4.0,
+        bursts_per_hour=6.0,
+    )
+    faults = [Fault(3, FAULTS[seed], onset_seconds=300.0)] if seed else [Fault(3, "machine_unreachable", 300.0)]
+    raw, _ = simulate_task(spec, faults, specs=CATALOGUE)
+    cuts = np.random.default_rng(seed).uniform(0.0, spec.duration_seconds, 12).tolist()
+    stream = TaskStream(by(method).model_copy(update={"lag_seconds": 5.0}), denoiser_for)
+    for piece in pieces_of(raw, cuts, latest=5.0, seed=seed):
+        stream.take(piece)
+    assert stream.result().as_json() == judged(raw, method).as_json()
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -62,12 +62,12 @@ class Passes:
 
     def judge(self, task: LabelledTask, thresholds: Sequence[float]) -> list[tuple[Verdict, ...]]:
         # Where it is not asked, a worker starts the sooner for not loading it.
-        from trainminder.pipeline import run_pass
         from trainminder.settings import DetectSettings
+        from trainminder.stream import run_pass
 
         note(f"{self.name} {task.name}")
         settings = [DetectSettings(method="paper", continuity_seconds=seconds) for seconds in thresholds]
-        return [run_pass(task.raw, each, undenoised)[0].verdicts for each in settings]
+        return [run_pass(task.raw, each, undenoised).verdicts for each in settings]
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from trainminder.types import Float32Array, FloatArray, IntArray, MetricSpec, RawMetric, RawTask
+from trainminder.types import BoolArray, Float32Array, FloatArray, IntArray, MetricSpec, RawMetric, RawTask
 
 NOW = 1_760_000_000.0
 POWER = MetricSpec("power", "W", lower=0.0, spread_ratio=0.03)
@@ -67,3 +68,39 @@ def wavy_machines(
 def undenoised(_metric: str) -> Undenoised:
     """A denoiser for every metric."""
     return Undenoised()
+
+
+def pieces_of(
+    raw: RawTask, cuts: Sequence[float], *, latest: float = 0.0, overlap: float = 0.0, seed: int = 0
+) -> Iterator[RawTask]:
+    """A task as it comes in, cut at some seconds after its beginning.
+
+    Args:
+        latest: seconds by which samples may come late; each is by some of them, drawn anew.
+        overlap: seconds before its cut from which a piece gives again what came already.
+    """
+    rng = np.random.default_rng(seed)
+    arrived = [metric.times + latest * rng.random(len(metric.times)) for metric in raw.metrics]
+    begin = -np.inf
+    for end in (*(raw.from_at + cut for cut in sorted(cuts)), raw.to_at + latest):
+        parts = [
+            _part(metric, (at > begin - overlap) & (at <= end)) for metric, at in zip(raw.metrics, arrived, strict=True)
+        ]
+        yield dataclasses.replace(
+            raw, to_at=min(end, raw.to_at), metrics=tuple(metric for metric in parts if len(metric.times))
+        )
+        begin = end
+
+
+def _part(metric: RawMetric, kept: BoolArray) -> RawMetric:
+    """Some of the samples of a metric, and the series that have any."""
+    counts = np.concatenate(([0], np.cumsum(kept)))[metric.offsets]
+    some = np.flatnonzero(np.diff(counts))
+    return dataclasses.replace(
+        metric,
+        machines=tuple(metric.machines[row] for row in some.tolist()),
+        devices=tuple(metric.devices[row] for row in some.tolist()),
+        offsets=np.concatenate(([0], counts[some + 1])).astype(np.int64),
+        times=metric.times[kept],
+        values=metric.values[kept],
+    )

@@ -12,11 +12,12 @@ import pytest
 from small_tasks import NOW, POWER, series_of, task_of, undenoised, wavy_machines
 from trainminder.catalogue import load_catalogue
 from trainminder.doctor import Diagnosis, Finding, diagnose
-from trainminder.pipeline import METHODS, run_pass
+from trainminder.pipeline import METHODS
 from trainminder.settings import DetectSettings, RecordingSettings
 from trainminder.simulate import ClusterSpec, simulate_task
 from trainminder.source.cutting import cut_raw
 from trainminder.source.recordings import read_recording
+from trainminder.stream import run_pass
 from trainminder.types import FloatArray, FoundAs, RawMetric, RawTask
 
 CATALOGUE = load_catalogue()
@@ -150,7 +151,7 @@ def test_the_doctor_and_a_pass_agree_on_what_can_be_judged(
 ) -> None:
     raw = task_of(series_of("power", wavy_machines(machines, seconds, level=level)))
     diagnosis = examined(raw, method=method)
-    result, _ = run_pass(raw, DetectSettings.model_validate({"method": method}), undenoised)
+    result = run_pass(raw, DetectSettings.model_validate({"method": method}), undenoised)
     assert diagnosis.can_be_judged == (result.status != "unknown")
     assert [finding.kind for finding in diagnosis.findings if finding.text == diagnosis.reason] == (
         [kind] if kind else []

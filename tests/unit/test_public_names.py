@@ -7,9 +7,9 @@ def test_the_public_names_are_these_and_each_can_be_had() -> None:
     assert trainminder.__all__ == [
         "DetectSettings",
         "PassResult",
-        "PassState",
         "RawTask",
         "Settings",
+        "TaskStream",
         "TrainminderError",
         "Verdict",
         "__version__",

@@ -25,9 +25,9 @@ from trainminder.bench.run import Advance, say_nothing
 from trainminder.catalogue import load_catalogue
 from trainminder.denoise import DenoisingModel, load_model
 from trainminder.errors import BenchError, SettingsError
-from trainminder.pipeline import run_pass
 from trainminder.settings import DetectSettings
 from trainminder.simulate import ClusterSpec, Fault, simulate_task
+from trainminder.stream import run_pass
 from trainminder.types import BoolArray, Denoiser, Float32Array, FloatArray, IntArray, PassResult, RawTask
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "Size",
     "Speed",
     "compile_first",
+    "every_window",
     "measure_speed",
     "parse_sizes",
     "same_verdicts",
@@ -147,8 +148,8 @@ def _measure(size: Size) -> Speed:
     if importlib.util.find_spec("torch") is None or importlib.util.find_spec("scipy") is None:
         return Speed(size, pass_s, None, peak)
     loops = {name: OneByOne(model) for name, model in models.items()}
-    # Straightforward: one metric after the other.
-    with stages(dissimilarity=sums_one_by_one, METRICS_AT_ONCE=1):
+    # Straightforward: every window, one metric after the other.
+    with stages(dissimilarity=sums_one_by_one, METRICS_AT_ONCE=1, stride_of=every_window):
         slow, naive_s = _timed(raw, loops.__getitem__)
     if not same_verdicts(fast, slow):
         raise BenchError(f"{size.machines} machines: the two ways differ: {fast.verdicts} and {slow.verdicts}")
@@ -157,7 +158,7 @@ def _measure(size: Size) -> Speed:
 
 def _timed(raw: RawTask, denoiser_for: Callable[[str], Denoiser]) -> tuple[PassResult, float]:
     began = time.perf_counter()
-    result, _ = run_pass(raw, SETTINGS, denoiser_for)
+    result = run_pass(raw, SETTINGS, denoiser_for)
     return result, time.perf_counter() - began
 
 
@@ -178,6 +179,12 @@ def compile_first() -> None:
     """A small pass, so that compiling is not timed."""
     small, _ = simulate_task(ClusterSpec(8, seed=1, metrics=METRICS[:1], duration_seconds=60), specs=load_catalogue())
     run_pass(small, SETTINGS, lambda name: load_model(None, name, SETTINGS.window_samples))
+
+
+def every_window(continuity_seconds: float, step_seconds: float) -> int:
+    """A stride that passes over nothing."""
+    del continuity_seconds, step_seconds
+    return 1
 
 
 def same_verdicts(one: PassResult, other: PassResult) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainminder import __version__
-from trainminder.cli import bench, catalogue, demo, detect, doctor, learn, record, settings, simulate
+from trainminder.cli import bench, catalogue, demo, detect, doctor, learn, record, replay, settings, simulate
 from trainminder.cli.logs import LogLevel, log_to_stderr
 from trainminder.cli.options import Invocation, parse_overrides
 
@@ -20,6 +20,7 @@ app.command("demo")(demo.demo)
 app.command("detect")(detect.detect)
 app.command("doctor")(doctor.doctor)
 app.command("record")(record.record)
+app.command("replay")(replay.replay)
 app.command("train")(learn.train)
 app.command("prioritise")(learn.prioritise)
 app.command("simulate")(simulate.simulate)

@@ -99,12 +99,12 @@ def judge(raw: RawTask, settings: DetectSettings, *, keep_traces: bool) -> PassR
         ModelError: a model is missing or does not fit the settings.
     """
     from trainminder.denoise import load_model
-    from trainminder.pipeline import run_pass
+    from trainminder.stream import run_pass
 
     def denoiser_for(metric: str) -> DenoisingModel:
         return load_model(settings.models_dir, metric, settings.window_samples)
 
-    return run_pass(raw, settings, denoiser_for, keep_traces=keep_traces)[0]
+    return run_pass(raw, settings, denoiser_for, keep_traces=keep_traces)
 
 
 def show(result: PassResult, form: str, report: Path | None) -> None:

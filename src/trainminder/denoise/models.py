@@ -7,9 +7,7 @@ blame healthy machines silently.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trainminder.denoise.kernel import PackedWeights, embed_windows, pack_weights
 from trainminder.errors import ModelError
+from trainminder.files import replace_file
 from trainminder.types import Float32Array, FloatArray, IntArray
 
 __all__ = [
@@ -162,8 +161,8 @@ def save_model(model: DenoisingModel, folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Weights first: a reader in between finds a checksum that does not fit, never weights with a wrong card.
-        _replace(path, weights)
-        _replace(path.with_suffix(".json"), card.model_dump_json(indent=1).encode() + b"\n")
+        replace_file(path, weights)
+        replace_file(path.with_suffix(".json"), card.model_dump_json(indent=1).encode() + b"\n")
     except OSError as error:
         raise ModelError(f"{folder}: {error.strerror}: give a folder that can be written") from error
     return path
@@ -293,17 +292,3 @@ def _check_weights(card: ModelCard, weights: Mapping[str, Float32Array]) -> None
 
 def _damaged(path: Path, reason: str) -> ModelError:
     return ModelError(f'{path}: {reason}: restore it from a copy, or retrain with "trainminder train"')
-
-
-def _replace(path: Path, content: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            # Temporary files are private; a model is read by the service's user too.
-            Path(file.name).chmod(0o644)
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise

@@ -96,7 +96,7 @@ def _verdict(raw: RawTask, settings: DetectSettings, sight: Sight) -> Finding | 
             "for groups, membership.group_label",
         )
     try:
-        sight.check_observed(raw, settings, is_resumed=False)
+        sight.check_observed(raw.to_at, settings)
     except Unobservable as unobservable:
         kind: Kind
         if not sight.used:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from trainminder.coverage import ACTIVITY, LATE_SHARE, SILENT_SECONDS, least_samples, verdict_seconds
+from trainminder.coverage import ACTIVITY, LATE_SHARE, SILENT_SECONDS, verdict_seconds, window_samples_of
 from trainminder.doctor.clocks import shifted_machines
 from trainminder.doctor.diagnosis import Finding, Kind, Severity
 from trainminder.doctor.look import GAP_INTERVALS, Look
@@ -264,7 +264,7 @@ def metric_findings(raw: RawTask, settings: DetectSettings, looks: Sequence[Look
     for look in looks:
         if look.reason is None or look.unusable == "constant":
             continue
-        takes = counted(least_samples(settings), "sample")
+        takes = counted(window_samples_of(settings), "sample")
         remedy = {
             "few_machines": to_get(family_of(look.spec), raw.sources),
             "missing": f"see why {exporters_of(raw, [look.metric])} loses samples (scrape timeouts, up); "

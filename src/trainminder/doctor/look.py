@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from trainminder.align import panels, sampling_of
-from trainminder.coverage import ACTIVITY, SILENT_SECONDS, Sight, least_samples
+from trainminder.coverage import ACTIVITY, SILENT_SECONDS, Seen, Sight, window_samples_of
 from trainminder.doctor.clocks import Alignment, alignment_of
 from trainminder.doctor.repeats import (
     SLOWEST_REFRESH_SECONDS,
@@ -94,23 +94,31 @@ def look_at(raw: RawMetric, task: RawTask, settings: DetectSettings, sight: Sigh
     try:
         sampling = sampling_of(raw)
         look.interval_seconds, look.is_event_driven = sampling.step_seconds, sampling.hold_seconds > 0
-        sight.glimpse(raw, task.machines)
-        views = panels(raw, task.machines, least_samples(settings))
+        views = panels(raw, task.machines, window_samples_of(settings))
     except Unobservable as unusable:
+        counts = np.diff(raw.offsets)
+        newest = np.where(counts > 0, raw.times[np.maximum(raw.offsets[1:] - 1, 0)], -np.inf)
+        sight.glimpse(tuple(zip(raw.machines, raw.devices, strict=True)), newest, counts, members)
         look.reason, look.unusable = str(unusable), "short"
         sight.unusable.append(look.reason)
         return look
     _measure_presence(look, views, task)
     look.alignment = None if look.is_event_driven else alignment_of(views[0])
-    sight.look(views[0])
+    seen = Seen.of(views[0])
+    sight.look(seen)
     try:
-        sight.admit(views[0], look.spec, settings)
+        sight.admit(seen, settings)
     except Unobservable as unusable:
         look.reason = str(unusable)
         sight.unusable.append(look.reason)
-        missing = 1.0 - views[0].present.sum() / (len(task.machines) * len(views[0].times))
         few = len(look.machines) < settings.min_machines
-        look.unusable = "few_machines" if few else "missing" if missing > settings.max_missing_ratio else "constant"
+        look.unusable = (
+            "few_machines"
+            if few
+            else "missing"
+            if seen.missing(seen.ended) > settings.max_missing_ratio
+            else "constant"
+        )
     return look
 
 

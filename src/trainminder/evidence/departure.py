@@ -16,7 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainminder.align import Row
+from trainminder.carrying import carried
+from trainminder.coverage import forgotten_seconds
 from trainminder.evidence.departure_kernel import GROUP, ROW, follow
+from trainminder.past import rows_of
 from trainminder.types import BoolArray, Float32Array, IntArray, MetricSpec, Panel
 
 __all__ = ["Departures", "Followed", "follow_panel"]
@@ -29,16 +33,15 @@ class Followed:
     ``rows``: by (machine, device); ``groups``: by name. Arrays of ``departure_kernel.ROW`` and ``GROUP``.
     """
 
-    names: tuple[tuple[str, str | None], ...]
+    names: tuple[Row, ...]
     rows: np.ndarray
     group_names: tuple[str, ...]
     groups: np.ndarray
-    judged_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Departures:
-    """How rows of one view depart, from instant ``first`` of the panel on.
+    """How rows of one view depart at the new instants of its panel.
 
     ``weight``: (instant, row), the share of each instant that counts as departing, negative where it counts against,
     0 where nothing can be said. ``size``: likewise, the departure in bare noise, with its sign. ``reached``: likewise,
@@ -46,7 +49,6 @@ class Departures:
     """
 
     panel: Panel
-    first: int
     weight: Float32Array
     size: Float32Array
     reached: Float32Array
@@ -65,55 +67,33 @@ def follow_panel(
     """Follow one view of one metric from where it was left.
 
     Args:
-        live: (instant,) whether the task works.
+        live: (new instant,) whether the task works.
         group_of: (machine,) index into ``group_names``; -1: compared with nobody.
         known: what the last pass left.
     """
-    first = first_new(panel, known.judged_at if known else -np.inf)
-    names = tuple(
-        (panel.machines[machine], device)
-        for machine, device in zip(panel.row_machine.tolist(), panel.row_device, strict=True)
-    )
-    rows = _remembered(names, known.names if known else (), known.rows if known else None, np.zeros(1, dtype=ROW))
-    fresh = np.zeros(1, dtype=GROUP)
+    names = rows_of(panel)
+    rows = carried(names, known.names if known else (), known.rows if known else None, np.zeros((), dtype=ROW))
+    fresh = np.zeros((), dtype=GROUP)
     fresh["short"] = fresh["long"] = 1.0
-    groups = _remembered(tuple(group_names), known.group_names if known else (), known.groups if known else None, fresh)
-    values = np.ascontiguousarray(panel.values[:, first:].T)
-    present = np.ascontiguousarray(panel.present[:, first:].T)
+    groups = carried(tuple(group_names), known.group_names if known else (), known.groups if known else None, fresh)
+    values = np.ascontiguousarray(panel.values[:, panel.first :].T)
+    present = np.ascontiguousarray(panel.present[:, panel.first :].T)
     weight, size = np.zeros(values.shape, dtype=np.float32), np.zeros(values.shape, dtype=np.float32)
     reached = np.full(values.shape if keep_reached else (0, len(rows)), np.nan, dtype=np.float32)
     follow(
         values,
         present,
         group_of[panel.row_machine],
-        live[first:],
+        live,
         panel.step_seconds,
         min(panel.step_seconds, 1.0),
         spec.spread,
         spec.spread_ratio,
+        forgotten_seconds(panel.step_seconds),
         rows,
         groups,
         weight,
         size,
         reached,
     )
-    judged_at = float(panel.times[-1]) if len(panel.times) else -np.inf
-    if known:
-        judged_at = max(judged_at, known.judged_at)
-    return Departures(panel, first, weight, size, reached), Followed(names, rows, tuple(group_names), groups, judged_at)
-
-
-def first_new(panel: Panel, judged_at: float) -> int:
-    """Index of the first instant after that one; a cut may move the grid by rounding, half a step is far from both."""
-    return int(np.searchsorted(panel.times, judged_at + panel.step_seconds / 2))
-
-
-def _remembered(names: Sequence[object], known: Sequence[object], records: np.ndarray | None, fresh: np.ndarray):  # type: ignore[no-untyped-def]
-    """The records by these names: those that are known, copied, and fresh ones for the others."""
-    found = np.repeat(fresh, len(names))
-    if records is not None:
-        place = {name: index for index, name in enumerate(known)}
-        for index, name in enumerate(names):
-            if name in place:
-                found[index] = records[place[name]]
-    return found
+    return Departures(panel, weight, size, reached), Followed(names, rows, tuple(group_names), groups)

@@ -21,7 +21,8 @@ KEPT = 60
 #: Of a row. ``relation``: its ordinary difference from its peers, in the metric's unit; ``age``: seconds since the
 #: first of it; ``stray``: how far it ordinarily strays from that; ``short``, ``long``: means of the last seconds and
 #: of the last minute of its difference beyond that, in spreads; ``size``: the same of seconds, in bare noise;
-#: ``either``, ``net``: how much of the last minutes departs to either side, and to one side more than to the other.
+#: ``either``, ``net``: how much of the last minutes departs to either side, and to one side more than to the other;
+#: ``missing``: seconds since its last sample.
 ROW = np.dtype(
     [
         ("relation", "f8"),
@@ -32,6 +33,7 @@ ROW = np.dtype(
         ("size", "f8"),
         ("either", "f8"),
         ("net", "f8"),
+        ("missing", "f8"),
         ("seen", "i8"),
         ("first", "f8", (KEPT,)),
     ]
@@ -145,6 +147,15 @@ def _meet(row: Any, difference: float, keep: int, learn: float, buffer: Any) -> 
         buffer[i] = abs(row.first[i] - row.relation)
     row.stray = _median(buffer, keep)
     row.age = learn
+    # What was kept for this is let go, so that what is saved of a row is little.
+    row.first[:] = 0.0
+
+
+@compiled()
+def _forget(row: Any) -> None:
+    """Let a row be as one that was never seen."""
+    row.relation = row.age = row.stray = row.short = row.long = row.size = row.either = row.net = 0.0
+    row.seen = 0
 
 
 @compiled()
@@ -199,6 +210,7 @@ def follow(
     pace: float,
     spread: float,
     spread_ratio: float,
+    forgotten: float,
     rows: Any,
     groups: Any,
     weight_out: Any,
@@ -213,6 +225,7 @@ def follow(
         live: (instant,) whether the task works.
         step: seconds between instants. pace: what counts as a second, where sampling is faster.
         spread, spread_ratio: what healthy machines may differ by, as in ``MetricSpec``.
+        forgotten: seconds without a sample after which a row is new.
         rows, groups: (row,), (group,) what is remembered; changed in place.
         weight_out: (instant, row): share of the instant that counts as departing; negative where it counts against
             that; 0 where nothing can be said.
@@ -261,8 +274,14 @@ def follow(
                 _learn_spread(group, apart[g], step, to_scale, keep, least, buffer)
         for r in range(count):
             weight_out[t, r] = 0.0
+            if not present[t, r]:
+                rows[r].missing += step
+                continue
+            if rows[r].missing >= forgotten:
+                _forget(rows[r])
+            rows[r].missing = 0.0
             g = group_of[r]
-            if g < 0 or not present[t, r] or math.isnan(middle[g]):
+            if g < 0 or math.isnan(middle[g]):
                 continue
             row, group = rows[r], groups[g]
             if not live[t]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainminder.carrying import carried
 from trainminder.coverage import least_departing_seconds
 from trainminder.evidence.causes import Cause
 from trainminder.evidence.episodes_kernel import BINS, CAUSE, EPISODE, TASK, weigh
@@ -55,6 +56,8 @@ class Weighed:
 
 def domains_of(machines: tuple[str, ...], domains: Mapping[str, Collection[str]]) -> IntArray:
     """(machine, some): of which domains each machine is; -1: of none, or of no more."""
+    if not domains:
+        return np.full((len(machines), 1), -1, dtype=np.int64)
     of: dict[str, list[int]] = {machine: [] for machine in machines}
     for number, members in enumerate(domains.values()):
         for machine in set(members) & of.keys():
@@ -82,6 +85,7 @@ def weigh_signs(
         signs.impact,
         signs.weight,
         signs.size,
+        signs.there,
         np.array(
             [(each.per_day, each.bend_seconds, each.power, each.is_silence) for each in signs.causes],
             dtype=CAUSE,
@@ -104,28 +108,27 @@ def weigh_signs(
 
 def _carried(known: Episodes | None, machines: tuple[str, ...], causes: tuple[Cause, ...]) -> Episodes:
     """What is remembered, for these machines and causes; a copy, which may be changed."""
-    task = np.zeros(1, dtype=TASK)
-    for name in ("since", "last", "deep_since", "deep_last"):
-        task[name] = -np.inf
-    fresh = Episodes(
+    if known is None:
+        task = np.zeros(1, dtype=TASK)
+        for name in ("since", "last", "deep_since", "deep_last"):
+            task[name] = -np.inf
+        return Episodes(
+            machines,
+            causes,
+            np.zeros((len(machines), len(causes)), dtype=EPISODE),
+            np.zeros((len(causes), BINS)),
+            np.zeros(len(machines)),
+            task,
+        )
+    episodes = carried(machines, known.machines, known.episodes, np.zeros((), dtype=EPISODE))
+    if causes != known.causes:
+        of_cause = carried(causes, known.causes, np.ascontiguousarray(episodes.T), np.zeros((), dtype=EPISODE))
+        episodes = np.ascontiguousarray(of_cause.T)
+    return Episodes(
         machines,
         causes,
-        np.zeros((len(machines), len(causes)), dtype=EPISODE),
-        np.zeros((len(causes), BINS)),
-        np.zeros(len(machines)),
-        task if known is None else known.task.copy(),
+        episodes,
+        carried(causes, known.causes, known.ended, 0.0),
+        carried(machines, known.machines, known.leading, 0.0),
+        known.task.copy(),
     )
-    if known is None:
-        return fresh
-    of_cause = {cause.name: index for index, cause in enumerate(known.causes)}
-    of_machine = {machine: index for index, machine in enumerate(known.machines)}
-    for c, cause in enumerate(causes):
-        if (old := of_cause.get(cause.name)) is not None:
-            fresh.ended[c] = known.ended[old]
-            for m, machine in enumerate(machines):
-                if machine in of_machine:
-                    fresh.episodes[m, c] = known.episodes[of_machine[machine], old]
-    for m, machine in enumerate(machines):
-        if machine in of_machine:
-            fresh.leading[m] = known.leading[of_machine[machine]]
-    return fresh

@@ -215,6 +215,7 @@ def weigh(
     impact: Any,
     weight: Any,
     size: Any,
+    there: Any,
     causes: Any,
     weights: Any,
     domains: Any,
@@ -234,7 +235,7 @@ def weigh(
     Args:
         times, live, impact: (instant,).
         weight: (instant, machine, cause), as of ``departure``: the most of its metrics. size: likewise, the
-            largest of them in bare noise.
+            largest of them in bare noise. there: (instant, machine), whether it is one of the task.
         causes: (cause,) of ``CAUSE``. weights: (1,) of ``WEIGHTS``.
         domains: (machine, some) of which domains each is; -1: none.
         step: seconds between instants. pace: what counts as a second, where sampling is faster.
@@ -260,9 +261,12 @@ def weigh(
         now = times[t]
         went_on = _stand_still(all_of, live[t], step, now, pace)
         suffers = impact[t]
+        members = 0
+        for m in range(machines):
+            members += 1 if there[t, m] else 0
         if live[t]:
             _suffer(all_of, suffers, now, pace)
-            all_of.machine_days += machines * step / pace / 86400.0
+            all_of.machine_days += members * step / pace / 86400.0
             all_of.live += step
             all_of.suffered += step if suffers > 0 else 0.0
         elif all_of.still >= STILL_SECONDS * pace:
@@ -272,6 +276,14 @@ def weigh(
         departing[:] = 0.0
         departing_of[:] = 0.0
         for m in range(machines):
+            if not there[t, m]:
+                # Who is forgotten begins anew.
+                leading[m] = 0.0
+                for c in range(kinds):
+                    episode = episodes[m, c]
+                    episode.lasted = episode.peak = episode.furthest = episode.weight = 0.0
+                    episode.has_left = False
+                continue
             for c in range(kinds):
                 w = weight[t, m, c]
                 episode = episodes[m, c]
@@ -324,7 +336,7 @@ def weigh(
                     alike >= 2
                     and is_common
                     and episode.furthest > ORDINARY_SIZE
-                    and 3.0 * departing[c] <= machines
+                    and 3.0 * departing[c] <= members
                     and is_with_suspect
                 )
                 if (

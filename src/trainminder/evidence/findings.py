@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from trainminder.align import panels
 from trainminder.coverage import FIRST_SAMPLES, FIRST_SECONDS
 from trainminder.evidence.causes import CAUSES, REPORTING, Cause, cause_of
+from trainminder.evidence.departed import Departed
 from trainminder.evidence.episodes import Weighed
 from trainminder.evidence.episodes_kernel import SUSPECTED, TOGETHER_SAMPLES, TOGETHER_SECONDS
-from trainminder.evidence.gather import MetricSigns
-from trainminder.types import Evidence, Float32Array, FloatArray, Panel, RawTask, Trail, Verdict
+from trainminder.past import Past
+from trainminder.types import Evidence, Float32Array, FloatArray, MetricSpec, Trail, Verdict
 from trainminder.wording import machine_and_device, quantity, some_names, span
 
-__all__ = ["Suspicion", "confirmed_instants", "limit_of", "shares_of", "trail_of", "verdicts_of"]
+__all__ = ["Scene", "Suspicion", "confirmed_instants", "limit_of", "shares_of", "trail_of", "verdicts_of"]
 
 #: Share of the departing time in which one device must be the odd one to be named, and how many may depart with it.
 DEVICE_SHARE, MOST_DEVICES = 2.0 / 3.0, 2.0
@@ -54,10 +54,21 @@ class Suspicion:
 
 
 @dataclass(frozen=True, slots=True)
+class Scene:
+    """What a verdict is told by: what departed, and what rows were lately, by metric, and what is known of machines."""
+
+    departed: Mapping[str, Departed]
+    pasts: Mapping[str, tuple[Past, ...]]
+    specs: Mapping[str, MetricSpec]
+    groups: Mapping[str, str]
+    domains: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """What one metric adds: seconds it departed for, the median size of that in bare noise, and which device."""
 
-    signs: MetricSigns
+    metric: str
     seconds: float
     size: float
     device: int
@@ -79,9 +90,7 @@ def confirmed_instants(suspicion: Suspicion, limit: float) -> list[tuple[int, in
     return sorted(found)
 
 
-def verdicts_of(
-    suspicion: Suspicion, limit: float, signs: Sequence[MetricSigns], raw: RawTask, known: Collection[str]
-) -> tuple[Verdict, ...]:
+def verdicts_of(suspicion: Suspicion, limit: float, scene: Scene, known: Collection[str]) -> tuple[Verdict, ...]:
     """The machines that the evidence convicts, in the order in which it did.
 
     Args:
@@ -93,7 +102,9 @@ def verdicts_of(
         for instant, machine in confirmed_instants(suspicion, limit)
         if suspicion.machines[machine] not in known
     ]
-    return tuple(_verdict(suspicion, instant, machine, limit, signs, raw, found) for instant, machine in found)
+    index = {machine: number for number, machine in enumerate(suspicion.machines)}
+    before = [(-1, index[machine]) for machine in known if machine in index]
+    return tuple(_verdict(suspicion, instant, machine, limit, scene, [*before, *found]) for instant, machine in found)
 
 
 def _verdict(
@@ -101,27 +112,24 @@ def _verdict(
     instant: int,
     machine: int,
     limit: float,
-    signs: Sequence[MetricSigns],
-    raw: RawTask,
+    scene: Scene,
     found: Sequence[tuple[int, int]],
 ) -> Verdict:
     name = suspicion.machines[machine]
     confirmed, onset = float(suspicion.times[instant]), float(suspicion.since[instant, machine])
     cause = suspicion.causes[suspicion.cause[instant, machine]]
     score = round(float(suspicion.rarity[instant, machine]), 3)
-    shares = shares_of(suspicion, instant, machine, signs)
+    shares = shares_of(suspicion, instant, machine, scene.departed)
     if shares:
-        onset = _from_the_first(shares[0], machine, onset, confirmed, raw, suspicion.machines)
+        onset = _from_the_first(shares[0], name, onset, confirmed, scene)
     total = sum(share.seconds for share in shares) or 1.0
-    evidence = [
-        _of_metric(share, machine, onset, confirmed, share.seconds / total, raw, suspicion.machines) for share in shares
-    ]
+    evidence = [_of_metric(share, name, onset, confirmed, share.seconds / total, scene) for share in shares]
     if cause is REPORTING:
-        evidence.insert(0, _of_silence(name, machine, signs, onset, confirmed, score, limit))
+        evidence.insert(0, _of_silence(name, machine, scene, onset, confirmed, score, limit))
     evidence.append(_of_rarity(name, cause, onset, confirmed, score, limit))
     together = _together(suspicion, instant, machine)
     if together:
-        evidence.append(_of_group(suspicion, instant, machine, together, limit, raw))
+        evidence.append(_of_group(suspicion, instant, machine, together, limit, scene.domains))
     evidence += _considered(suspicion, instant, machine, limit, onset, confirmed, found, together)
     device = evidence[0].device
     return Verdict(name, device, evidence[0].metric, onset, confirmed, score, None, tuple(evidence))
@@ -139,86 +147,72 @@ def trail_of(suspicion: Suspicion, limit: float) -> Trail:
     )
 
 
-def shares_of(suspicion: Suspicion, instant: int, machine: int, signs: Sequence[MetricSigns]) -> list[Share]:
+def shares_of(suspicion: Suspicion, instant: int, machine: int, departed: Mapping[str, Departed]) -> list[Share]:
     """What each metric adds at an instant: those of the leading cause first, then by how long and how far."""
     onset, confirmed = float(suspicion.since[instant, machine]), float(suspicion.times[instant])
     cause = suspicion.causes[suspicion.cause[instant, machine]]
-    shares = [share for each in signs if (share := _share(each, machine, onset, confirmed)) is not None]
-    return sorted(shares, key=lambda share: (cause_of(share.signs.metric) is not cause, -share.seconds * share.size))
+    shares = [share for each in departed.values() if (share := _share(each, machine, onset, confirmed)) is not None]
+    return sorted(shares, key=lambda share: (cause_of(share.metric) is not cause, -share.seconds * share.size))
 
 
-def _share(signs: MetricSigns, machine: int, onset: float, confirmed: float) -> Share | None:
+def _share(departed: Departed, machine: int, onset: float, confirmed: float) -> Share | None:
     """What a metric adds to the evidence against a machine; None where it did not depart."""
-    first = int(np.searchsorted(signs.times, onset - 0.5 * signs.step_seconds))
-    last = int(np.searchsorted(signs.times, confirmed + 1e-6))
-    departs = signs.weight[first:last, machine] > 0
-    if not departs.any():
+    those = departed.of(machine, onset - 0.5 * departed.step_seconds, confirmed + 1e-6)
+    if not len(those):
         return None
-    where = first + np.flatnonzero(departs)
-    # Where nothing can be said (0) it may go on; the last instant that departs counts.
-    after = np.flatnonzero(signs.weight[last:, machine] < 0)
-    rest = signs.weight[last : last + int(after[0]) if len(after) else None, machine] > 0
-    until = last + int(np.flatnonzero(rest)[-1]) if rest.any() else -1
-    sizes = np.abs(signs.size[where, machine])
-    which = signs.device[where, machine]
+    which = those["device"]
     device = -1
-    if signs.devices[where, machine].mean() <= MOST_DEVICES and (which >= 0).any():
+    if those["devices"].mean() <= MOST_DEVICES and (which >= 0).any():
         counts = np.bincount(which[which >= 0])
-        if counts.max() >= DEVICE_SHARE * len(where):
+        if counts.max() >= DEVICE_SHARE * len(those):
             device = int(counts.argmax())
-    until = max(until, int(where[-1]))
-    return Share(signs, len(where) * signs.step_seconds, float(np.median(sizes)), device, float(signs.times[until]))
+    size = float(np.median(np.abs(those["size"])))
+    return Share(departed.metric, len(those) * departed.step_seconds, size, device, float(those["time"][-1]))
 
 
-def _from_the_first(
-    share: Share, machine: int, onset: float, confirmed: float, raw: RawTask, machines: tuple[str, ...]
-) -> float:
-    """The first instant of the data, where the machine was as far from its peers before the onset as after it."""
-    panel, row, peers = _against(share, machine, raw, machines)
-    apart = np.where(panel.present[row], panel.values[row], np.nan) - np.nanmedian(
-        np.where(panel.present[peers], panel.values[peers], np.nan), axis=0
-    )
-    before = apart[panel.times < onset - 0.5 * panel.step_seconds]
-    during = apart[(panel.times >= onset - 0.5 * panel.step_seconds) & (panel.times <= confirmed + 1e-6)]
-    before, during = before[~np.isnan(before)], during[~np.isnan(during)]
-    # Of a task taken up again, what was before is not there to see.
-    if len(before) < FIRST_SAMPLES or onset - panel.times[0] < FIRST_SECONDS * min(panel.step_seconds, 1.0):
+def _from_the_first(share: Share, name: str, onset: float, confirmed: float, scene: Scene) -> float:
+    """The first instant known, where the machine was as far from its peers before the onset as after it."""
+    past, row, peers = _against(share, name, scene)
+    began = max(past.began, confirmed - past.kept_seconds)
+    # Of what was before, some must be there to see.
+    if onset - began < max(FIRST_SECONDS * min(past.step_seconds, 1.0), FIRST_SAMPLES * past.step_seconds):
         return onset
-    if not len(during) or abs(np.median(before) - np.median(during)) > SAME * abs(np.median(during)):
+    means = past.each(np.arange(len(past.bins)))
+    some = ~np.isnan(means[peers]).all(axis=0)
+    apart = np.full(len(past.bins), np.nan)
+    apart[some] = means[row, some] - np.nanmedian(means[peers][:, some], axis=0)
+    earlier = apart[past.between(began, onset - past.seconds)]
+    during = apart[past.between(onset, confirmed)]
+    earlier, during = earlier[~np.isnan(earlier)], during[~np.isnan(during)]
+    if not len(earlier) or not len(during):
         return onset
-    return float(panel.times[0])
+    if abs(np.median(earlier) - np.median(during)) > SAME * abs(np.median(during)):
+        return onset
+    return began
 
 
-def _against(share: Share, machine: int, raw: RawTask, machines: tuple[str, ...]) -> tuple[Panel, int, list[int]]:
+def _against(share: Share, name: str, scene: Scene) -> tuple[Past, int, list[int]]:
     """The view that shows what a metric adds, the row that does, and those of the peers."""
-    name = share.signs.metric
-    views = panels(next(metric for metric in raw.metrics if metric.metric == name), raw.machines, 1)
-    panel = views[-1] if share.device >= 0 else views[0]
-    rows = np.flatnonzero(panel.row_machine == machine)
-    group = raw.groups.get(machines[machine], "")
+    views = scene.pasts[share.metric]
+    past = views[-1] if share.device >= 0 else views[0]
+    group = scene.groups.get(name, "")
+    mine = [row for row, (machine, _) in enumerate(past.rows) if machine == name]
     peers = [
-        row
-        for row, m in enumerate(panel.row_machine.tolist())
-        if m != machine and raw.groups.get(machines[m], "") == group
+        row for row, (machine, _) in enumerate(past.rows) if machine != name and scene.groups.get(machine, "") == group
     ]
-    return panel, int(rows[max(share.device, 0)]), peers
+    return past, mine[max(share.device, 0)], peers
 
 
-def _of_metric(
-    share: Share, machine: int, onset: float, confirmed: float, weight: float, raw: RawTask, machines: tuple[str, ...]
-) -> Evidence:
+def _of_metric(share: Share, machine: str, onset: float, confirmed: float, weight: float, scene: Scene) -> Evidence:
     """What one metric shows, in numbers and in words."""
-    name = share.signs.metric
-    panel, row, others = _against(share, machine, raw, machines)
-    device = panel.row_device[row] if share.device >= 0 else None
-    first = int(np.searchsorted(panel.times, onset - 0.5 * panel.step_seconds))
-    last = max(int(np.searchsorted(panel.times, confirmed + 1e-6)), first + 1)
-    means = _means(panel.values[:, first:last], panel.present[:, first:last])
-    peers = means[others]
-    low, middle, high = (float(bound) for bound in np.nanquantile(peers, (0.05, 0.5, 0.95)))
-    value, unit = float(means[row]), raw.specs[name].unit
-    where = machine_and_device(machines[machine], device)
-    over = " over its devices" if panel.view == "mean" else ""
+    name = share.metric
+    past, row, others = _against(share, machine, scene)
+    device = past.rows[row][1] if share.device >= 0 else None
+    means = past.means(past.between(onset, confirmed))
+    low, middle, high = (float(bound) for bound in np.nanquantile(means[others], (0.05, 0.5, 0.95)))
+    value, unit = float(means[row]), scene.specs[name].unit
+    where = machine_and_device(machine, device)
+    over = " over its devices" if past.view == "mean" else ""
     text = (
         f"{name} of {where} was {quantity(value, unit, 4)} on average{over} from onset to confirmation, "
         f"{'above' if value > middle else 'below'} its peers' median of {quantity(middle, unit, 4)} (nine in ten "
@@ -227,7 +221,7 @@ def _of_metric(
     return Evidence(
         kind="metric",
         metric=name,
-        view=panel.view,
+        view=past.view,
         device=device,
         since=onset,
         until=share.until,
@@ -243,23 +237,11 @@ def _of_metric(
     )
 
 
-def _means(values: FloatArray, present: np.ndarray) -> FloatArray:
-    """(row,): the mean of what is present; NaN where nothing is."""
-    count = present.sum(axis=1)
-    means: FloatArray = np.divide(
-        np.where(present, values, 0.0).sum(axis=1), count, out=np.full(len(values), np.nan), where=count > 0
-    )
-    return means
-
-
-def _has_ceased(signs: MetricSigns, machine: int, at: float) -> bool:
-    return bool(signs.silence.ceased[max(int(np.searchsorted(signs.times, at + 1e-6)) - 1, 0), machine])
-
-
 def _of_silence(
-    name: str, machine: int, signs: Sequence[MetricSigns], onset: float, confirmed: float, score: float, limit: float
+    name: str, machine: int, scene: Scene, onset: float, confirmed: float, score: float, limit: float
 ) -> Evidence:
-    ceased = [each.metric for each in signs if _has_ceased(each, machine, confirmed)] or [signs[0].metric]
+    ceased = [each.metric for each in scene.departed.values() if each.has_ceased(machine, confirmed)]
+    ceased = ceased or [next(iter(scene.departed))]
     text = f"{name} ceased to report while its peers went on: {some_names(ceased)}"
     return _remark("silence", ceased[0], onset, confirmed, score, limit, text)
 
@@ -288,7 +270,12 @@ def _together(suspicion: Suspicion, instant: int, machine: int) -> list[int]:
 
 
 def _of_group(
-    suspicion: Suspicion, instant: int, machine: int, others: Sequence[int], limit: float, raw: RawTask
+    suspicion: Suspicion,
+    instant: int,
+    machine: int,
+    others: Sequence[int],
+    limit: float,
+    domains: Mapping[str, tuple[str, ...]],
 ) -> Evidence:
     """That several departed together, and what they share, where that is known."""
     cause = suspicion.causes[suspicion.cause[instant, machine]]
@@ -297,7 +284,7 @@ def _of_group(
     onset, confirmed = float(suspicion.since[instant, machine]), float(suspicion.times[instant])
     text = f"{name} departed together with {some_names(sorted(names - {name}))}"
     shared = []
-    for domain, stated in raw.domains.items():
+    for domain, stated in domains.items():
         members = {*stated} & {*suspicion.machines}
         count = len(names & members)
         if name in members and 2 * count > max(len(names), len(members)):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from trainminder.align import column_medians
+from trainminder.align import STRETCHES, column_medians
 from trainminder.coverage import ACTIVITY
 from trainminder.evidence.causes import DECLARED, cause_of
 from trainminder.evidence.life_kernel import PROGRESS, follow_progress, follow_work
@@ -33,8 +33,16 @@ PROGRESSING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class LifeState:
-    """What is remembered of a task's life: seconds idle and of grace that are left, and of each metric's progress."""
+    """What is remembered of a task's life.
 
+    ``metric``: by whose instants it is told, the finest of the first stretch; ``levels``: by metric that tells, the
+    median machine's value lately; ``is_live``: whether it works; seconds idle, and of grace that are left;
+    ``progress``: of each metric, of ``life_kernel.PROGRESS``.
+    """
+
+    metric: str | None = None
+    levels: Mapping[str, float] = field(default_factory=dict)
+    is_live: bool = True
     idle_seconds: float = 0.0
     grace_seconds: float = 0.0
     progress: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -42,19 +50,21 @@ class LifeState:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """When a task works: ``live`` (instant,) at ``times``. No instants: nothing tells, and it is taken to work."""
+    """When a task works: ``live`` (instant,) at ``times``; ``before``: until then, whether it did or nothing told."""
 
     times: FloatArray
     live: BoolArray
+    before: bool = True
 
     def at(self, times: FloatArray) -> BoolArray:
         """(instant,) whether it works, by what was known at those instants."""
         if not len(self.times):
-            return np.ones(len(times), dtype=np.bool_)
-        return self.live[np.maximum(np.searchsorted(self.times, times + 1e-6) - 1, 0)]
+            return np.full(len(times), self.before)
+        at = np.searchsorted(self.times, times + 1e-6) - 1
+        return np.where(at >= 0, self.live[np.maximum(at, 0)], self.before)
 
 
-def work(activity: Sequence[Panel], state: LifeState, after: float) -> tuple[Life, LifeState]:
+def work(activity: Sequence[Panel], state: LifeState) -> tuple[Life, LifeState]:
     """When a task works: while the median machine is active, but for a while after it has stood still.
 
     Starts, restarts and evaluations stand still for longer than an iteration; what follows them is no ordinary work
@@ -62,36 +72,49 @@ def work(activity: Sequence[Panel], state: LifeState, after: float) -> tuple[Lif
 
     Args:
         activity: machine-level views of metrics in ``coverage.ACTIVITY``.
-        after: instants up to this one were followed before.
     """
-    if not activity:
-        return Life(np.zeros(0), np.zeros(0, dtype=np.bool_)), state
-    finest = min(activity, key=lambda panel: panel.step_seconds)
-    times = finest.times[finest.times > after]
+    finest = _finest(activity, state.metric)
+    now = {panel.metric: column_medians(panel.values, panel.present)[panel.first :] for panel in activity}
+    levels = {**state.levels, **{name: float(level[-1]) for name, level in now.items() if len(level)}}
+    if finest is None:
+        return Life(np.zeros(0), np.zeros(0, dtype=np.bool_), state.is_live), replace(state, levels=levels)
+    times = finest.times[finest.first :]
     is_active = np.zeros(len(times), dtype=np.bool_)
-    for panel in activity:
-        level = column_medians(panel.values, panel.present)
-        at = np.maximum(np.searchsorted(panel.times, times + 1e-6) - 1, 0)
-        is_active |= level[at] >= ACTIVITY[panel.metric]
+    of = {panel.metric: panel.times[panel.first :] for panel in activity}
+    for name in levels:
+        at = np.searchsorted(of.get(name, times[:0]), times + 1e-6)
+        # Before its first new sample, what it was counts.
+        level = np.concatenate(([state.levels.get(name, np.nan)], now.get(name, times[:0])))
+        is_active |= level[at] >= ACTIVITY[name]
     step = finest.step_seconds
     live = np.ones(len(times), dtype=np.bool_)
     idle, grace = follow_work(is_active, step, min(step, 1.0), state.idle_seconds, state.grace_seconds, live)
-    return Life(times, live), LifeState(idle, grace, state.progress)
+    is_live = bool(live[-1]) if len(live) else state.is_live
+    return Life(times, live, state.is_live), LifeState(finest.metric, levels, is_live, idle, grace, state.progress)
 
 
-def progress(panel: Panel, live: BoolArray, first: int, state: LifeState) -> tuple[np.ndarray, np.ndarray] | None:
+def _finest(activity: Sequence[Panel], known: str | None) -> Panel | None:
+    """The panel by whose instants life is told: the finest of those that are there from the beginning."""
+    if known is not None or not activity:
+        return next((panel for panel in activity if panel.metric == known), None)
+    began = min(float(panel.times[0]) for panel in activity)
+    early = [panel for panel in activity if panel.times[0] < began + STRETCHES[0]]
+    return min(early, key=lambda panel: panel.step_seconds)
+
+
+def progress(panel: Panel, live: BoolArray, state: LifeState) -> tuple[np.ndarray, np.ndarray] | None:
     """Whether the median machine makes less progress than before, in one metric; None where it does not tell.
 
     Args:
-        panel: the machine-level view. live: (instant,) from ``first`` on.
+        panel: the machine-level view. live: (new instant,).
     Returns:
-        (instant,) 0, ``IMPACT`` or ``DEEP``; and what is remembered.
+        (new instant,) 0, ``IMPACT`` or ``DEEP``; and what is remembered.
     """
     is_declared = cause_of(panel.metric) is DECLARED
     if not is_declared and panel.metric not in PROGRESSING:
         return None
     # Counted are all that have a sample: who is compared with whom does not matter to the task's progress.
-    level = column_medians(panel.values[:, first:], panel.present[:, first:])
+    level = column_medians(panel.values[:, panel.first :], panel.present[:, panel.first :])
     memory = state.progress[panel.metric].copy() if panel.metric in state.progress else np.zeros(1, dtype=PROGRESS)
     found = np.zeros(len(level), dtype=np.int8)
     follow_progress(level, live, panel.step_seconds, min(panel.step_seconds, 1.0), is_declared, memory, found)

@@ -19,20 +19,24 @@ WELL = 0.75
 
 
 @compiled()
-def follow_rows(present: Any, machine_of: Any, rows: Any, came: int, ceased: Any, ever: Any) -> int:
+def follow_rows(present: Any, machine_of: Any, rows: Any, came: int, forgotten: int, ceased: Any, ever: Any) -> int:
     """Mark the machines one of whose known rows has ceased while the store is well and nobody came in its place.
 
     Args:
         present: (instant, row). machine_of: (row,).
+        forgotten: instants without a sample after which a row is new.
         rows: (row,) what is remembered; changed in place.
         came: rows that came while most others were there already; it is given back as it is in the end.
         ceased, ever: (instant, machine), to be marked.
     """
     for t in range(len(present)):
-        known = there = 0
+        known = there = heard = 0
         for r in range(len(rows)):
+            if rows[r].missing >= forgotten:
+                rows[r].seen = 0
             known += 1 if rows[r].seen >= KNOWN else 0
-        is_established = 2 * known > len(rows)
+            heard += 1 if rows[r].seen > 0 or present[t, r] else 0
+        is_established = 2 * known > heard
         known = 0
         for r in range(len(rows)):
             row = rows[r]

@@ -230,6 +230,9 @@ class DetectSettings(_Section):
     """Fewest machines that are compared, in the task and in each group: of two, neither stands out."""
     max_missing_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """A metric with a larger share of missing samples is not judged; if none is left, the verdict is unknown."""
+    lag_seconds: Annotated[float, Field(ge=0, le=900)] = 10.0
+    """Where samples come in as they are taken: how much older than the newest one may be to be taken in still. What
+    comes later than that is left out, with a warning. Larger costs time, not delay: the newest is judged at once."""
     models_dir: Path | None = None
     """Folder of denoising models, for the method paper; the shipped ones otherwise."""
 

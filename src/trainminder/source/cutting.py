@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 
 from trainminder.errors import RecordingError
-from trainminder.types import RawMetric, RawTask
+from trainminder.types import FloatArray, RawMetric, RawTask
 from trainminder.wording import some_names
 
-__all__ = ["cut_raw", "with_members"]
+__all__ = ["cut_raw", "in_pieces", "with_members"]
 
 
 def cut_raw(raw: RawTask, from_at: float, to_at: float) -> RawTask:
@@ -30,6 +30,37 @@ def cut_raw(raw: RawTask, from_at: float, to_at: float) -> RawTask:
             f"{raw.from_at:.0f} and {raw.to_at:.0f} (Unix seconds)"
         )
     return dataclasses.replace(raw, from_at=max(from_at, raw.from_at), to_at=min(to_at, raw.to_at), metrics=metrics)
+
+
+def in_pieces(raw: RawTask, from_at: float, every_seconds: float) -> Iterator[RawTask]:
+    """A task as it would have come in: what was sampled up to one instant, then up to the next, and so on.
+
+    Args:
+        from_at: samples up to this instant are left out; Unix seconds.
+        every_seconds: between two instants.
+    """
+    ends = np.arange(from_at + every_seconds, raw.to_at, every_seconds)
+    ends = np.append(ends, raw.to_at) if raw.to_at > from_at else ends
+    pieces = [_pieces(metric, from_at, ends) for metric in raw.metrics]
+    for number, end in enumerate(ends.tolist()):
+        metrics = tuple(metric for piece in pieces if len((metric := piece(number)).times))
+        yield dataclasses.replace(raw, from_at=max(from_at, raw.from_at), to_at=end, metrics=metrics)
+
+
+def _pieces(metric: RawMetric, from_at: float, ends: FloatArray) -> Callable[[int], RawMetric]:
+    """The part of a metric by its number; sorted once, so that no part looks through all samples."""
+    rows = np.repeat(np.arange(len(metric.machines)), np.diff(metric.offsets))
+    number = np.where(metric.times > from_at, np.searchsorted(ends, metric.times), len(ends))
+    order = np.argsort(number, kind="stable")
+    edges = np.searchsorted(number[order], np.arange(len(ends) + 1))
+
+    def piece(which: int) -> RawMetric:
+        some = order[edges[which] : edges[which + 1]]
+        counts = np.bincount(rows[some], minlength=len(metric.machines))
+        offsets = np.concatenate(([0], np.cumsum(counts)))
+        return dataclasses.replace(metric, offsets=offsets, times=metric.times[some], values=metric.values[some])
+
+    return piece
 
 
 def with_members(
@@ -59,6 +90,7 @@ def with_members(
         groups=kept,
         domains=domains,
         warnings=warnings,
+        is_stated=machines is not None,
         metrics=tuple(metric for metric in metrics if len(metric.times)),
     )
 

@@ -24,9 +24,9 @@ from trainminder.bench.types import LabelledTask, Method
 from trainminder.catalogue import load_catalogue
 from trainminder.denoise import load_model
 from trainminder.errors import MissingExtra, MissingProgram
-from trainminder.pipeline import run_pass
 from trainminder.settings import DetectSettings
 from trainminder.simulate import ClusterSpec, Fault, simulate_task
+from trainminder.stream import run_pass
 from trainminder.types import Denoiser, RawMetric, RawTask, Verdict
 
 #: Twelve machines, a quarter of an hour every five seconds. The methods that learn from what they judge need the
@@ -60,14 +60,13 @@ class Brief:
     """What the bench reads of a verdict."""
 
     machine: str
-    device: str | None
     metric: str
     onset: float
     confirmed: float
 
     @classmethod
     def of(cls, verdicts: Sequence[Verdict]) -> list[Brief]:
-        return [cls(each.machine, each.device, each.metric, each.onset, each.confirmed) for each in verdicts]
+        return [cls(each.machine, each.metric, each.onset, each.confirmed) for each in verdicts]
 
 
 def denoiser_for(metric: str) -> Denoiser:
@@ -150,7 +149,7 @@ def tasks_of_passes() -> Iterator[tuple[str, RawTask]]:
 def test_paper_says_what_a_pass_says_with_that_setting(kind: str, raw: RawTask) -> None:
     probabilities = (1e-30, 1e-12, 1e-5, 1e-2, 1e-1)
     settings = [DetectSettings(method="paper", false_alarm_probability=each) for each in probabilities]
-    passes = [run_pass(raw, each, denoiser_for)[0].verdicts for each in settings]
+    passes = [run_pass(raw, each, denoiser_for).verdicts for each in settings]
     judged = method_of("paper").judge(LabelledTask(kind, raw, ()), probabilities)
     assert [Brief.of(each) for each in judged] == [Brief.of(each) for each in passes]
     assert any(passes) == (kind != "a healthy task")
@@ -160,11 +159,9 @@ def test_paper_says_what_a_pass_says_with_that_setting(kind: str, raw: RawTask) 
 def test_default_says_what_a_pass_says_with_that_setting(kind: str, raw: RawTask) -> None:
     allowed = (1e-4, 1e-2, 0.3)
     settings = [DetectSettings(false_alarms_per_machine_day=each) for each in allowed]
-    passes = [run_pass(raw, each, denoiser_for)[0].verdicts for each in settings]
+    passes = [run_pass(raw, each, denoiser_for).verdicts for each in settings]
     judged = method_of("default").judge(LabelledTask(kind, raw, ()), allowed)
-    assert [Brief.of(each) for each in judged] == [
-        [replace(brief, device=None) for brief in Brief.of(each)] for each in passes
-    ]
+    assert [Brief.of(each) for each in judged] == [Brief.of(each) for each in passes]
     assert any(passes) == (kind != "a healthy task")
 
 

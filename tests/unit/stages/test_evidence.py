@@ -8,8 +8,8 @@ import pytest
 from small_tasks import NOW, POWER, series_of, task_of, undenoised, wavy_machines
 from trainminder.evidence.silence import follow_silence
 from trainminder.evidence.weights import PARTS, Weights
-from trainminder.pipeline import run_pass
 from trainminder.settings import DetectSettings
+from trainminder.stream import run_pass
 from trainminder.types import FloatArray, MetricSpec, Panel, PassResult, RawTask
 
 LINK = MetricSpec("pcie_bandwidth", "bytes/s", lower=0.0, spread_ratio=0.05)
@@ -17,7 +17,7 @@ CPU = MetricSpec("cpu_usage", "percent", lower=0.0, upper=100.0, spread=2.0)
 
 
 def judged(raw: RawTask, allowed: float = 0.05) -> PassResult:
-    return run_pass(raw, DetectSettings(false_alarms_per_machine_day=allowed), undenoised)[0]
+    return run_pass(raw, DetectSettings(false_alarms_per_machine_day=allowed), undenoised)
 
 
 def with_change(machines: dict[str, FloatArray], who: str, when: slice, factor: float) -> dict[str, FloatArray]:
@@ -172,14 +172,20 @@ def test_who_is_exchanged_is_not_silent_once_the_other_reports() -> None:
     assert not silence.ceased[40:, 3].any()
 
 
-def test_silence_followed_in_pieces_is_what_the_whole_gives() -> None:
+@pytest.mark.parametrize("cut", [1, 4, 31, 33, 46, 59])
+@pytest.mark.parametrize("back", [0, 1, 4])
+def test_silence_followed_in_pieces_is_what_the_whole_gives(cut: int, back: int) -> None:
     present = np.ones((8, 60), dtype=np.bool_)
     present[3, 30:45] = False
-    panel = panel_of(present)
-    whole, _ = follow_silence(panel)
-    first, heard = follow_silence(dataclasses.replace(panel, times=panel.times[:33], present=present[:, :33]))
-    second, _ = follow_silence(panel, heard)
+    whole, left = follow_silence(panel_of(present))
+    assert whole.ceased.any()
+    first, heard = follow_silence(panel_of(present[:, :cut]))
+    # some seconds before the cut are there to look back upon
+    begin = max(cut - back, 0)
+    second, resumed = follow_silence(dataclasses.replace(panel_of(present[:, begin:]), first=cut - begin), heard)
     assert np.array_equal(np.vstack([first.ceased, second.ceased]), whole.ceased)
+    assert np.array_equal(np.vstack([first.ever, second.ever]), whole.ever)
+    assert np.array_equal(resumed.rows, left.rows)
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -98,8 +98,8 @@ def confirmed_at(scores: WindowScores, limits: Limits, lasting: float) -> Iterat
                 continuity_seconds=lasting,
                 patience_seconds=max(SETTINGS.window_samples * step, 1.5 * hop),
             )
-            if confirmed is not None:
-                yield place, confirmed
+            if confirmed:
+                yield place, confirmed[0]
 
 
 def _ever_candidates(scores: WindowScores, group: int, limits: Limits) -> tuple[WindowScores, FloatArray]:

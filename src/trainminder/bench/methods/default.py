@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
-from trainminder.bench.methods.prepared import SETTINGS, prepare
+from trainminder.bench.methods.prepared import prepare
 from trainminder.bench.types import LabelledTask
+from trainminder.coverage import ACTIVITY
 from trainminder.evidence import EvidenceState, Judgement
+from trainminder.evidence.departed import Departed
 from trainminder.evidence.findings import Suspicion, confirmed_instants, limit_of, shares_of
-from trainminder.evidence.gather import MetricSigns
 from trainminder.evidence.weights import Weights
+from trainminder.pipeline import Fleet, viewed
 from trainminder.settings import DetectSettings
-from trainminder.suspect import without_dead_fields
 from trainminder.types import Verdict
+
+SETTINGS = DetectSettings()
 
 __all__ = ["ALLOWED", "DefaultMethod", "gathered", "verdicts_at"]
 
@@ -37,12 +39,22 @@ class DefaultMethod:
 
 def gathered(task: LabelledTask) -> Judgement:
     """All signs of a task, not yet weighed."""
-    prepared = prepare(task.raw)
-    raw, _ = without_dead_fields(task.raw, SETTINGS.window_samples)
-    judgement = Judgement(raw, SETTINGS, prepared.group_names, prepared.group_of, EvidenceState())
-    for _, channels in groupby(prepared.channels, key=lambda channel: channel.panel.metric):
-        some = tuple(channels)
-        judgement.add(judgement.judge([channel.panel for channel in some], some[0].spec))
+    raw, prepared = task.raw, prepare(task.raw)
+    fleet = Fleet(raw.machines, raw.specs, raw.groups, raw.domains)
+    views, _ = viewed(prepared.block.cells, fleet, SETTINGS, {})
+    judgement = Judgement(
+        raw.machines,
+        [view.panels[0] for name, view in views.items() if name in ACTIVITY],
+        prepared.block.until,
+        SETTINGS,
+        prepared.group_names,
+        prepared.group_of,
+        EvidenceState(),
+        groups=raw.groups,
+        domains=raw.domains,
+    )
+    for view in views.values():
+        judgement.add(judgement.judge(view.panels, view.spec, view.counts))
     return judgement
 
 
@@ -52,24 +64,24 @@ def verdicts_at(
     weights: Weights = Weights(),  # noqa: B008 frozen
 ) -> list[tuple[Verdict, ...]]:
     """The verdicts at each number of false alarms allowed, whatever the evidence is worth."""
-    suspicion, _ = judgement.weigh(weights)
+    suspicion, _, _ = judgement.weigh(weights)
     if suspicion is None:
         return [()] * len(thresholds)
     return [
         tuple(
-            _verdict(suspicion, instant, machine, judgement.signs)
+            _verdict(suspicion, instant, machine, judgement.departed)
             for instant, machine in confirmed_instants(suspicion, limit_of(allowed, suspicion))
         )
         for allowed in thresholds
     ]
 
 
-def _verdict(suspicion: Suspicion, instant: int, machine: int, signs: Sequence[MetricSigns]) -> Verdict:
-    shares = shares_of(suspicion, instant, machine, signs)
+def _verdict(suspicion: Suspicion, instant: int, machine: int, departed: Mapping[str, Departed]) -> Verdict:
+    shares = shares_of(suspicion, instant, machine, departed)
     return Verdict(
         suspicion.machines[machine],
         None,
-        shares[0].signs.metric if shares else signs[0].metric,
+        shares[0].metric if shares else next(iter(departed)),
         float(suspicion.since[instant, machine]),
         float(suspicion.times[instant]),
         round(float(suspicion.rarity[instant, machine]), 3),

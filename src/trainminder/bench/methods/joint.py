@@ -105,7 +105,8 @@ class Joint:
 
     def verdict(self, found: Confirmed) -> Verdict:
         """The verdict, with the metric in which the machine lies furthest from its peers when confirmed."""
-        window, machine = found.last_window, self.machines.index(found.machine)
+        window = int(np.searchsorted(self.ends_at, found.confirmed))
+        machine = self.machines.index(found.machine)
         here = replace(self, at=self.at[:, [window]], judged=self.judged[:, :, [window]])
         peers = self.group_of == self.group_of[machine]
         furthest, metric = -1.0, ""

@@ -15,7 +15,7 @@ import numpy as np
 from trainminder.bench.methods.deciding import Found, chance_limits
 from trainminder.bench.methods.prepared import Channel, Prepared, prepare
 from trainminder.bench.types import LabelledTask
-from trainminder.decide import Confirmed, device_of
+from trainminder.decide import Confirmed
 from trainminder.types import Distance, Verdict, WindowScores
 
 __all__ = ["PROBABILITIES", "SEVEN_METRICS", "THREE_METRICS", "UNSURE_PROBABILITIES", "PaperMethod", "verdict_in"]
@@ -71,6 +71,5 @@ class PaperMethod:
 
 
 def verdict_in(channel: Channel, found: Confirmed) -> Verdict:
-    """The verdict of what was confirmed in one channel; without evidence, which nobody reads in the bench."""
-    device = device_of(found, channel.panel)
-    return Verdict(found.machine, device, channel.panel.metric, found.onset, found.confirmed, round(found.score, 3))
+    """The verdict of what was confirmed in one channel; without what nobody reads in the bench: device and evidence."""
+    return Verdict(found.machine, None, channel.panel.metric, found.onset, found.confirmed, round(found.score, 3))

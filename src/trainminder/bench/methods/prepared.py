@@ -15,10 +15,11 @@ import numpy as np
 from trainminder.align import compared_samples, is_judged, normalisation
 from trainminder.coverage import Sight
 from trainminder.denoise import load_model
+from trainminder.errors import Unobservable
+from trainminder.feed import Block, Feed
 from trainminder.paper import window_scores
-from trainminder.pipeline import admitted, groups_of
+from trainminder.pipeline import Fleet, groups_of, viewed
 from trainminder.settings import DetectSettings
-from trainminder.suspect import without_dead_fields
 from trainminder.types import (
     BoolArray,
     Distance,
@@ -40,12 +41,15 @@ SETTINGS = DetectSettings(method="paper")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Channel:
-    """One view of one metric. ``judged``: (machine, window), as in the pipeline."""
+    """One view of one metric. ``judged``: (machine, window), as in the pipeline; ``counts``: (window,) whether the
+    metric does.
+    """
 
     spec: MetricSpec
     panel: Panel
     scale: Scale
     judged: BoolArray
+    counts: BoolArray
 
     @property
     def name(self) -> str:
@@ -98,6 +102,7 @@ class Prepared:
     group_names: tuple[str, ...]
     group_of: IntArray
     channels: tuple[Channel, ...]
+    block: Block
     _embedded: dict[str, Float32Array] = field(default_factory=dict)
     _scored: dict[tuple[str, Distance, float], WindowScores] = field(default_factory=dict)
 
@@ -124,7 +129,9 @@ class Prepared:
     def score(self, channel: Channel, embedding: Float32Array, distance: Distance, probability: float) -> WindowScores:
         """The same of another embedding of the same windows."""
         changed = SETTINGS.model_copy(update={"distance": distance, "false_alarm_probability": probability})
-        return window_scores(channel.panel, channel.scale, _Given(embedding), changed, self.group_of)
+        scores = window_scores(channel.panel, channel.scale, _Given(embedding), changed, self.group_of)
+        scores.normal_score[:, ~channel.counts] = np.nan
+        return scores
 
 
 _last: list[Prepared] = []
@@ -139,13 +146,21 @@ def prepare(task: RawTask) -> Prepared:
 
 
 def _prepare(task: RawTask) -> Prepared:
-    raw, _ = without_dead_fields(task, SETTINGS.window_samples)
-    sight = Sight()
-    names, group_of = groups_of(raw, SETTINGS.min_machines, sight.warnings)
+    block = Feed(0).with_samples(task).rest()
+    fleet = Fleet(task.machines, task.specs, task.groups, task.domains)
+    names, group_of = groups_of(fleet, SETTINGS.min_machines, [])
+    views, seen = viewed(block.cells, fleet, SETTINGS, {})
     channels = []
-    for spec, views in admitted(raw, SETTINGS, group_of, sight):
-        for panel in views:
-            seen = is_judged(panel.present, panel.window_samples)
-            judged = (panel.rows >= 0) & seen[np.maximum(panel.rows, 0), np.arange(panel.rows.shape[1])]
-            channels.append(Channel(spec, panel, normalisation(panel, spec), judged))
-    return Prepared(task, names, group_of, tuple(channels))
+    for name, view in views.items():
+        try:
+            Sight().admit(seen[name], SETTINGS)
+        except Unobservable:
+            continue
+        for panel in view.panels:
+            if not panel.rows.shape[1]:
+                continue
+            present = is_judged(panel.present, panel.window_samples)
+            judged = (panel.rows >= 0) & present[np.maximum(panel.rows, 0), np.arange(panel.rows.shape[1])]
+            counts = view.counts[panel.window_samples - 1 :]
+            channels.append(Channel(view.spec, panel, normalisation(panel, view.spec), judged & counts, counts))
+    return Prepared(task, names, group_of, tuple(channels), block)

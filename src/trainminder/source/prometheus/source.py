@@ -144,6 +144,7 @@ class PrometheusSource:
             metrics_absent=tuple(spec.name for spec in self._specs if spec.name not in found),
             warnings=tuple(dict.fromkeys([f"the store says: {text}" for text in store_warnings] + warnings)),
             is_partial=bool(store_warnings),
+            is_stated=task.machines is not None,
             sources={
                 item.spec.name: FoundAs(series_name(item.query), item.query.exporter)
                 for item in fetched
