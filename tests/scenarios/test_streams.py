@@ -77,6 +77,7 @@ def test_samples_late_and_out_of_order_and_machines_that_come_and_go_change_noth
         since = metric.times - raw.from_at
         there.append(~((of == first) & (since < joins)) & ~((of == second) & (since > leaves)))
     raw = only(raw, there)
+    raw = dataclasses.replace(raw, to_at=max(float(metric.times.max()) for metric in raw.metrics))
     rng = np.random.default_rng(seed)
     delays = [lateness * rng.random(len(metric.times)) ** 4 for metric in raw.metrics]
     stream = fed(TaskStream(by(method), undenoised), arriving(raw, delays, itertools.cycle(pauses)))
