@@ -20,6 +20,7 @@ from trainminder.wording import some_names
 
 __all__ = [
     "ACTIVITY",
+    "ENOUGH",
     "FIRST_SAMPLES",
     "FIRST_SECONDS",
     "FORGOTTEN_SECONDS",
@@ -42,6 +43,8 @@ SILENT_SECONDS = 60.0
 LATE_SHARE = 0.25
 #: Who has been silent for this long, or for so many intervals, is forgotten: who comes back then is new.
 FORGOTTEN_SECONDS, FORGOTTEN_STEPS = 1800.0, 60.0
+#: So many machines must have come up to an instant for it to be reached: of fewer, none can be compared.
+ENOUGH = 3
 #: By so many minutes it is decided whether too much of a metric is missing.
 MINUTES = 15
 
@@ -314,7 +317,7 @@ class Sight:
 
     def forget(self, seconds: float) -> set[str]:
         """Let go of machines that have been silent for so long: they left the task; a warning names them."""
-        newest = sorted(self.last_seen.values())[-3:][0] if self.last_seen else -np.inf
+        newest = sorted(self.last_seen.values())[-ENOUGH:][0] if self.last_seen else -np.inf
         gone = {machine for machine, at in self.last_seen.items() if newest - at > seconds}
         for machine in gone:
             del self.last_seen[machine]

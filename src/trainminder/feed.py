@@ -12,16 +12,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from trainminder.align import STRETCHES, Cells, Placing
-from trainminder.coverage import forgotten_seconds
+from trainminder.coverage import ENOUGH, forgotten_seconds
 from trainminder.errors import Unobservable
 from trainminder.suspect import Distrusted, Shown, without_dead_fields
 from trainminder.types import RawTask
 
 __all__ = ["Block", "Feed"]
-
-
-#: So many machines must have come up to an instant for it to be reached: of fewer, none can be compared.
-ENOUGH = 3
 
 
 @dataclass(frozen=True, slots=True)

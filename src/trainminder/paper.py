@@ -146,12 +146,20 @@ class Judgement:
         def device_in(machine: int, window: int) -> str | None:
             return panel.row_device[int(panel.rows[machine, window])]
 
+        stride = stride_of(lasting, panel.step_seconds)
+        given = scores
         if self._keep_traces:
-            whole = scores(0, panel.rows.shape[1])
+            # All windows are shown, and so all are followed: none is scored twice.
+            stride, whole = 1, scores(0, panel.rows.shape[1])
             judged.traces.append(MetricTrace(spec, panel, whole))
+
+            def given(first: int, last: int) -> WindowScores:
+                del first, last
+                return whole
+
         windows = Windows(
             panel.machines,
-            scores,
+            given,
             judged_windows(panel) & counted,
             panel.times[width - 1 :],
             panel.step_seconds,
@@ -163,7 +171,7 @@ class Judgement:
                 windows,
                 group,
                 self._state.continuity.get(key),
-                stride=stride_of(lasting, panel.step_seconds),
+                stride=stride,
                 continuity_seconds=lasting,
                 patience_windows=width,
                 device_in=device_in,

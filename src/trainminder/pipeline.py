@@ -7,7 +7,7 @@ gives what judging all of it at once gives.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -168,10 +168,11 @@ def groups_of(fleet: Fleet, min_machines: int, warnings: list[str]) -> tuple[tup
     if not fleet.groups:
         return ("",), np.full(len(fleet.machines), -1 if len(fleet.machines) < min_machines else 0, dtype=np.int64)
     labels = [fleet.groups.get(machine, "") for machine in fleet.machines]
-    names = tuple(sorted(set(labels)))
-    small = {name for name in names if labels.count(name) < min_machines}
+    sizes = Counter(labels)
+    names = tuple(sorted(sizes))
+    small = {name for name in names if sizes[name] < min_machines}
     if small and len(names) > 1:
-        shown = [f'"{name}" ({labels.count(name)})' for name in sorted(small)]
+        shown = [f'"{name}" ({sizes[name]})' for name in sorted(small)]
         warnings.append(f"groups with fewer than {min_machines} machines are not judged: {some_names(shown)}")
     index = {name: -1 if name in small else number for number, name in enumerate(names)}
     return names, np.array([index[label] for label in labels], dtype=np.int64)

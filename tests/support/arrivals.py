@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from trainminder.types import BoolArray, FloatArray, RawMetric, RawTask
+from small_tasks import part_of
+from trainminder.types import BoolArray, FloatArray, RawTask
 
 __all__ = ["arriving", "only"]
 
@@ -15,7 +16,7 @@ __all__ = ["arriving", "only"]
 def only(raw: RawTask, kept: Sequence[BoolArray], to_at: float | None = None) -> RawTask:
     """The task with these samples of each metric alone, and of machines those that have any."""
     metrics = tuple(
-        part for metric, some in zip(raw.metrics, kept, strict=True) if len((part := _of(metric, some)).times)
+        part for metric, some in zip(raw.metrics, kept, strict=True) if len((part := part_of(metric, some)).times)
     )
     machines = tuple(sorted({machine for metric in metrics for machine in metric.machines}))
     return dataclasses.replace(raw, metrics=metrics, machines=machines, to_at=raw.to_at if to_at is None else to_at)
@@ -37,16 +38,3 @@ def arriving(raw: RawTask, delays: Sequence[FloatArray], pauses: Iterator[float]
         before = now
         if piece.metrics:
             yield piece
-
-
-def _of(metric: RawMetric, some: BoolArray) -> RawMetric:
-    offsets = np.concatenate(([0], np.cumsum(some)))[metric.offsets]
-    rows = np.flatnonzero(np.diff(offsets))
-    return dataclasses.replace(
-        metric,
-        machines=tuple(metric.machines[row] for row in rows.tolist()),
-        devices=tuple(metric.devices[row] for row in rows.tolist()),
-        offsets=np.concatenate(([0], offsets[1:][rows])).astype(np.int64),
-        times=metric.times[some],
-        values=metric.values[some],
-    )

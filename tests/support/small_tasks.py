@@ -84,7 +84,8 @@ def pieces_of(
     begin = -np.inf
     for end in (*(raw.from_at + cut for cut in sorted(cuts)), raw.to_at + latest):
         parts = [
-            _part(metric, (at > begin - overlap) & (at <= end)) for metric, at in zip(raw.metrics, arrived, strict=True)
+            part_of(metric, (at > begin - overlap) & (at <= end))
+            for metric, at in zip(raw.metrics, arrived, strict=True)
         ]
         yield dataclasses.replace(
             raw, to_at=min(end, raw.to_at), metrics=tuple(metric for metric in parts if len(metric.times))
@@ -92,7 +93,7 @@ def pieces_of(
         begin = end
 
 
-def _part(metric: RawMetric, kept: BoolArray) -> RawMetric:
+def part_of(metric: RawMetric, kept: BoolArray) -> RawMetric:
     """Some of the samples of a metric, and the series that have any."""
     counts = np.concatenate(([0], np.cumsum(kept)))[metric.offsets]
     some = np.flatnonzero(np.diff(counts))

@@ -18,7 +18,7 @@ import numpy as np
 
 from trainminder.align.placing_kernel import DRIFTED, SERIES, merge, place
 from trainminder.align.sampling import Sampling, deciding_until, sampling_of, shared_offset
-from trainminder.carrying import of_same
+from trainminder.carrying import carried, of_same
 from trainminder.errors import Unobservable
 from trainminder.types import BoolArray, FloatArray, IntArray, RawMetric
 
@@ -56,8 +56,7 @@ class Cells:
     """Some cells of one metric. ``rows``: machine and device of each row, by name.
 
     ``values``: (row, cell), in the metric's unit, NaN where there is none; ``present``: likewise.
-    ``first``: cells before this were given before; they are there to look back upon. ``known``: (row,) whether it had
-    a sample before.
+    ``first``: cells before this were given before; they are there to look back upon.
     """
 
     metric: str
@@ -67,7 +66,6 @@ class Cells:
     values: FloatArray
     present: BoolArray
     first: int
-    known: BoolArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,14 +111,12 @@ class Placing:
             len(rows), after, times, values, offsets,
         )  # fmt: skip
         series, past, was_present = self.series, self.past, self.was_present
-        if place_of is not None:
-            series = np.zeros(len(rows), dtype=SERIES)
-            series["cell"], series["heard"] = np.iinfo(np.int64).min // 2, -np.inf
-            series[mine] = self.series
-            past = np.full((len(rows), self.past.shape[1]), np.nan)
-            past[mine] = self.past
-            was_present = np.zeros(past.shape, dtype=np.bool_)
-            was_present[mine] = self.was_present
+        if rows is not self.rows:
+            fresh = np.zeros((), dtype=SERIES)
+            fresh["cell"], fresh["heard"] = np.iinfo(np.int64).min // 2, -np.inf
+            series = carried(rows, self.rows, series, fresh)
+            past = carried(rows, self.rows, past, np.nan)
+            was_present = carried(rows, self.rows, was_present, False)
         return replace(
             self,
             rows=rows,
@@ -267,7 +263,7 @@ class Placing:
             present = np.concatenate((self.was_present, present), axis=1)
         back = self.past.shape[1]
         times = grid.at(first + begin - back + np.arange(values.shape[1]))
-        given = Cells(self.metric, step, times, self.rows, values, present, back, self.series["seen"] > 0)
+        given = Cells(self.metric, step, times, self.rows, values, present, back)
         if not is_settling:
             return given, self
         kept = _after(self.offsets, kept_from, len(self.times))

@@ -15,12 +15,12 @@ from trainminder.align import layout_of, looks_back
 from trainminder.coverage import SILENT_SECONDS, Sight, forgotten_seconds
 from trainminder.errors import StateError, TooFewMachines, Unobservable
 from trainminder.feed import Feed
-from trainminder.pipeline import Fleet, groups_of, judge_block, ordered_metrics
+from trainminder.pipeline import groups_of, judge_block, ordered_metrics
 from trainminder.settings import DetectSettings
 from trainminder.stream.memory import SAVED, Memory
 from trainminder.stream.saving import pack, unpack
 from trainminder.suspect import distrust_lines
-from trainminder.types import Denoiser, PassResult, RawTask, Status, Verdict
+from trainminder.types import Denoiser, IntArray, PassResult, RawTask, Status, Verdict
 from trainminder.wording import counted, some_names
 
 __all__ = ["TaskStream", "run_pass"]
@@ -143,7 +143,7 @@ def _told(
     block = feed.rest()
     state, kept = judge_block(block, task.fleet, settings, denoiser_for, memory.state, keep_traces=keep_traces)
     sight = Sight(warnings=distrust_lines(state.distrusted, settings.window_samples))
-    groups_of(task.fleet, settings.min_machines, sight.warnings)
+    _, group_of = groups_of(task.fleet, settings.min_machines, sight.warnings)
     members = frozenset(task.fleet.machines)
     sight.last_seen.update({name: at for name, at in feed.left.items() if name in members or not task.is_stated})
     for name in ordered_metrics(task.fleet.specs, settings):
@@ -186,7 +186,7 @@ def _told(
     status: Status = "faulty" if verdicts else "none"
     reason: str | None = None
     try:
-        _check_comparable(task.fleet, settings.min_machines)
+        _check_comparable(group_of, settings.min_machines)
         if not verdicts:
             sight.check_observed(task.to_at, settings)
             sight.check_all_there(settings)
@@ -208,15 +208,17 @@ def _told(
     )
 
 
-def _check_comparable(fleet: Fleet, least: int) -> None:
+def _check_comparable(group_of: IntArray, least: int) -> None:
     """Whether enough machines can be compared.
 
+    Args:
+        group_of: (machine,) as ``groups_of`` gave it.
     Raises:
         TooFewMachines: fewer than ``detect.min_machines`` in the task, or in each of its groups.
     """
-    if (groups_of(fleet, least, [])[1] >= 0).any():
+    if (group_of >= 0).any():
         return
-    count = len(fleet.machines)
+    count = len(group_of)
     where = f" in groups of fewer than {least}" if count >= least else ""
     raise TooFewMachines(
         f"{counted(count, 'machine')}{where}, and at least {least} comparable ones are needed: "
