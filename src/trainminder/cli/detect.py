@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from trainminder.settings import DetectSettings
     from trainminder.types import PassResult, RawTask
 
-__all__ = ["detect", "exit_code", "judge", "show"]
+__all__ = ["denoiser_for", "detect", "exit_code", "judge", "show"]
 
 
 def detect(
@@ -98,13 +99,20 @@ def judge(raw: RawTask, settings: DetectSettings, *, keep_traces: bool) -> PassR
     Raises:
         ModelError: a model is missing or does not fit the settings.
     """
-    from trainminder.denoise import load_model
     from trainminder.stream import run_pass
 
-    def denoiser_for(metric: str) -> DenoisingModel:
-        return load_model(settings.models_dir, metric, settings.window_samples)
+    return run_pass(raw, settings, partial(denoiser_for, settings), keep_traces=keep_traces)
 
-    return run_pass(raw, settings, denoiser_for, keep_traces=keep_traces)
+
+def denoiser_for(settings: DetectSettings, metric: str) -> DenoisingModel:
+    """The denoising model of a metric that the settings name.
+
+    Raises:
+        ModelError: it is missing or does not fit the settings.
+    """
+    from trainminder.denoise import load_model
+
+    return load_model(settings.models_dir, metric, settings.window_samples)
 
 
 def show(result: PassResult, form: str, report: Path | None) -> None:

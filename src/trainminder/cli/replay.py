@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainminder.cli.detect import denoiser_for
 from trainminder.cli.exits import ExitCode
 from trainminder.cli.inputs import Wanted, catalogue_of, fetch
 from trainminder.cli.options import (
@@ -103,17 +105,14 @@ def _stream(settings: DetectSettings, state: Path | None) -> TaskStream:
     Raises:
         StateError: what was kept cannot be read, or does not fit the settings.
     """
-    from trainminder.denoise import DenoisingModel, load_model
     from trainminder.errors import StateError
     from trainminder.stream import TaskStream
 
-    def denoiser_for(metric: str) -> DenoisingModel:
-        return load_model(settings.models_dir, metric, settings.window_samples)
-
+    of_metric = partial(denoiser_for, settings)
     if state is None or not state.exists():
-        return TaskStream(settings, denoiser_for)
+        return TaskStream(settings, of_metric)
     try:
-        return TaskStream.restored(state.read_bytes(), settings, denoiser_for)
+        return TaskStream.restored(state.read_bytes(), settings, of_metric)
     except OSError as error:
         raise StateError(f"{state}: {error.strerror}: give a file that can be read") from error
     except StateError as error:
