@@ -19,7 +19,7 @@ from trainminder.past import Past
 from trainminder.types import Continuity, Evidence, IntArray, MetricSpec, Verdict, WindowScores
 from trainminder.wording import machine_and_device
 
-__all__ = ["UNJUDGED", "Confirmed", "candidates", "follow", "unite", "verdict_of"]
+__all__ = ["NONE", "UNJUDGED", "Confirmed", "candidates", "follow", "unite", "verdict_of"]
 
 NONE, UNJUDGED = -1, -2
 #: Share of the windows in which one device must be the odd one to be named.

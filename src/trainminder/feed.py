@@ -6,7 +6,7 @@ which every metric is. What comes later than that by the lag allowed is taken in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,6 +18,9 @@ from trainminder.suspect import Distrusted, Shown, without_dead_fields
 from trainminder.types import RawTask
 
 __all__ = ["Block", "Feed"]
+
+#: Fewest cells of a row that are settled at a time, if there are as many.
+LEAST_CELLS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class Feed:
     older than the newest are still taken in. ``newest``: instant of the newest sample, as far as enough machines have
     come to be compared: wrong instants of one or two do not count.
     ``left``: machines whose rows are forgotten -> when they were last heard. ``shown``: what fields showed last.
+    ``unusable``: metrics whose last samples could not be placed -> why.
     """
 
     look_back: int
@@ -50,6 +54,7 @@ class Feed:
     settled_until: float = -np.inf
     left: Mapping[str, float] = field(default_factory=dict)
     shown: Mapping[str, Shown] = field(default_factory=dict)
+    unusable: Mapping[str, str] = field(default_factory=dict)
 
     def with_samples(self, raw: RawTask) -> Feed:
         """With more samples; where its members are stated, without rows of others."""
@@ -69,20 +74,47 @@ class Feed:
             left={machine: at for machine, at in self.left.items() if machine not in back},
         )
 
-    def settled(self) -> tuple[Block | None, Feed]:
-        """The cells that are settled by now and were not before, and what is left; None where there are none."""
+    def decided(self) -> Feed:
+        """With the grids of the metrics whose samples decide them by now."""
         until = self.newest - self.lag_seconds
-        if not np.isfinite(until):
-            return None, self
         unusable: dict[str, str] = {}
         placings = {name: _tried(each, lambda it: it.decided(until), unusable) for name, each in self.placings.items()}
-        decided = replace(self, placings=placings)
-        horizon = min((placing.settled_until(until) for placing in placings.values()), default=-np.inf)
-        if self.settled_until == -np.inf and decided._is_forming(horizon):
-            return None, decided
-        if not horizon > self.settled_until:
-            return None, decided
+        return replace(self, placings=placings, unusable={**self.unusable, **unusable})
+
+    def settled(self, at_once: int) -> Iterator[tuple[Block, Feed]]:
+        """The cells that are settled by now and were not before, some at a time, and what is left.
+
+        Args:
+            at_once: cells of a metric that are given at a time, about.
+        """
+        feed, until = self, self.newest - self.lag_seconds
+        horizon = min((each.settled_until(until) for each in self.placings.values()), default=-np.inf)
+        if not np.isfinite(until) or not np.isfinite(horizon):
+            return
+        if self.settled_until == -np.inf and self._is_forming(horizon):
+            return
+        while horizon > feed.settled_until:
+            block, feed = feed._settled(feed._next(horizon, at_once))
+            yield block, feed
+
+    def _next(self, horizon: float, at_once: int) -> float:
+        """Up to where to settle next on the way to an instant."""
+        steps = [each.grid.sampling.step_seconds for each in self.placings.values() if each.grid is not None]
+        if not steps:
+            return horizon
+        rows = max([1, *(len(each.rows) for each in self.placings.values())])
+        seconds = max(min(steps) * max(at_once // rows, LEAST_CELLS), *steps)
+        if self.settled_until == -np.inf:
+            # The first stretch is settled as a whole: all metrics in it tell when to judge.
+            until = self._began() + max(seconds, STRETCHES[0])
+        else:
+            until = self.settled_until + seconds
+        return until if until + seconds < horizon else horizon
+
+    def _settled(self, horizon: float) -> tuple[Block, Feed]:
         cells: dict[str, Cells] = {}
+        unusable = dict(self.unusable)
+        placings = dict(self.placings)
         for name, placing in placings.items():
 
             def settle(it: Placing, name: str = name) -> Placing:
@@ -95,14 +127,18 @@ class Feed:
         cleaned, distrusted, shown = without_dead_fields(cells, self.shown)
         for name, given in cleaned.items():
             placings[name] = placings[name].looking_back_on(given)
-        left = replace(decided, placings=placings, settled_until=horizon, shown=shown)._without_silent()
-        if not cleaned and not unusable:
-            return None, left
-        return Block(cleaned, distrusted, horizon, unusable), left
+        unusable = {name: why for name, why in unusable.items() if name not in cells}
+        left = replace(self, placings=placings, settled_until=horizon, shown=shown, unusable=unusable)
+        return Block(cleaned, distrusted, horizon), left
+
+    def without_what_is_settled(self) -> Feed:
+        """Without samples that are settled, and without rows that have been silent for long."""
+        placings = {name: each.without_settled() for name, each in self.placings.items()}
+        return replace(self, placings=placings)._without_silent()
 
     def rest(self) -> Block:
         """All cells that are not settled; what is not decided yet goes by what there is."""
-        unusable: dict[str, str] = {}
+        unusable = dict(self.unusable)
         cells: dict[str, Cells] = {}
         for name, placing in self.placings.items():
 
@@ -113,6 +149,7 @@ class Feed:
                 return it
 
             _tried(placing, look, unusable)
+        unusable = {name: why for name, why in unusable.items() if name not in cells}
         cleaned, distrusted, _ = without_dead_fields(cells, self.shown)
         # A sample shortly before the end may be of a cell shortly after it.
         until = max([self.newest, *(float(each.times[-1]) for each in cleaned.values() if len(each.times))])
@@ -124,8 +161,11 @@ class Feed:
         Args:
             horizon: up to which everything could be settled.
         """
-        began = min((float(each.times.min()) for each in self.placings.values() if len(each.times)), default=np.inf)
-        return horizon < began + STRETCHES[0]
+        return horizon < self._began() + STRETCHES[0]
+
+    def _began(self) -> float:
+        """Instant of the first sample that is not settled."""
+        return min((float(each.times.min()) for each in self.placings.values() if len(each.times)), default=np.inf)
 
     def _without_silent(self) -> Feed:
         """Without rows that have been silent for long."""

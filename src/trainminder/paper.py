@@ -14,7 +14,7 @@ from trainminder.align import LEAST_RANGE, Bounds, compared_samples, from_second
 from trainminder.coverage import lasting_seconds
 from trainminder.decide import unite, verdict_of
 from trainminder.past import Past
-from trainminder.score import backed_score, dissimilarity, normal_score
+from trainminder.score import stand_out
 from trainminder.settings import DetectSettings
 from trainminder.sparing import Windows, followed_sparingly, stride_of
 from trainminder.types import (
@@ -200,18 +200,25 @@ def window_scores(
     judged = judged_windows(panel)
     width = compared_samples(panel.step_seconds, panel.window_samples)
     embeddings = denoiser.embed(panel.values, panel.rows, scale.low, scale.high)[:, :, -width:]
-    sums = dissimilarity(embeddings, judged, group_of, settings.distance)
-    score, threshold = normal_score(
-        sums,
-        scale.spread,
+    scored = stand_out(
+        embeddings,
+        judged,
         group_of,
-        width=width,
+        panel,
+        scale,
         distance=settings.distance,
         false_alarm_probability=settings.false_alarm_probability,
         min_machines=settings.min_machines,
     )
-    score = backed_score(score, threshold, sums, panel, scale, group_of, width=width, distance=settings.distance)
     ends_at = panel.times[panel.window_samples - 1 :]
     return WindowScores(
-        panel.metric, panel.view, panel.machines, ends_at, panel.step_seconds, sums, score, threshold, group_of
+        panel.metric,
+        panel.view,
+        panel.machines,
+        ends_at,
+        panel.step_seconds,
+        scored.sums,
+        scored.score,
+        scored.threshold,
+        group_of,
     )

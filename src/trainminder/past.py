@@ -12,7 +12,7 @@ import numpy as np
 from trainminder.align import Row
 from trainminder.carrying import carried, of_same
 from trainminder.past_kernel import add_up
-from trainminder.types import FloatArray, IntArray, Panel, View
+from trainminder.types import FloatArray, Int32Array, IntArray, Panel, View
 
 __all__ = ["KEPT_SECONDS", "Past", "rows_of"]
 
@@ -24,9 +24,10 @@ MOST_BINS = 900
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Past:
-    """Of one view of a metric: (row, bin) ``sums`` and ``counts`` of samples; bin ``b`` begins at ``b * seconds``.
+    """Of one view of a metric: of each bin the ``sums`` and ``counts`` of samples, (row,); bin ``b`` begins at
+    ``b * seconds``.
 
-    ``bins``: (bin,) their numbers; ``began``: the first instant of all.
+    ``bins``: (bin,) their numbers; ``began``: the first instant of all. Bins that do not change are never copied.
     """
 
     metric: str
@@ -36,8 +37,8 @@ class Past:
     began: float
     rows: tuple[Row, ...] = ()
     bins: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    sums: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
-    counts: IntArray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    sums: tuple[FloatArray, ...] = ()
+    counts: tuple[Int32Array, ...] = ()
 
     @classmethod
     def after(cls, past: Past | None, panel: Panel) -> Past:
@@ -48,16 +49,28 @@ class Past:
             began, step = float(times[0]) if len(times) else np.inf, panel.step_seconds
             past = cls(panel.metric, panel.view, step, max(BIN_SECONDS * min(step, 1.0), step), began)
         number = np.floor(times / past.seconds + 1e-9).astype(np.int64)
-        kept = past.bins >= (number[0] - round(past.kept_seconds / past.seconds) if len(number) else 0)
-        bins = np.union1d(past.bins[kept], number)
-        sums, counts = np.zeros((len(rows), len(bins))), np.zeros((len(rows), len(bins)), dtype=np.int64)
-        if kept.any():
-            at = np.searchsorted(bins, past.bins[kept])
-            sums[:, at] = carried(rows, past.rows, past.sums[:, kept], 0.0)
-            counts[:, at] = carried(rows, past.rows, past.counts[:, kept], 0)
+        oldest = number[0] - round(past.kept_seconds / past.seconds) if len(number) else 0
+        kept = np.flatnonzero(past.bins >= oldest).tolist()
+        if rows is past.rows or rows == past.rows:
+            sums = {int(past.bins[b]): past.sums[b] for b in kept}
+            counts = {int(past.bins[b]): past.counts[b] for b in kept}
+        else:
+            sums = {int(past.bins[b]): carried(rows, past.rows, past.sums[b], 0.0) for b in kept}
+            counts = {int(past.bins[b]): carried(rows, past.rows, past.counts[b], 0) for b in kept}
+        filled, bin_of = np.unique(number, return_inverse=True)
+        more, samples = np.zeros((len(filled), len(rows))), np.zeros((len(filled), len(rows)), dtype=np.int32)
+        for place, b in enumerate(filled.tolist()):
+            if b in sums:
+                more[place], samples[place] = sums[b], counts[b]
         new = slice(panel.first, None)
-        add_up(panel.values[:, new], panel.present[:, new], np.searchsorted(bins, number), sums, counts)
-        return replace(past, rows=rows, bins=bins, sums=sums, counts=counts)
+        add_up(panel.values[:, new], panel.present[:, new], bin_of, more, samples)
+        sums |= zip(filled.tolist(), more, strict=True)
+        counts |= zip(filled.tolist(), samples, strict=True)
+        bins = np.array(sorted(sums), dtype=np.int64)
+        in_order = bins.tolist()
+        return replace(
+            past, rows=rows, bins=bins, sums=tuple(sums[b] for b in in_order), counts=tuple(counts[b] for b in in_order)
+        )
 
     @property
     def kept_seconds(self) -> float:
@@ -90,23 +103,28 @@ class Past:
         is_kept = (cells[0] >= 0) & (at < len(self.bins))
         is_kept[is_kept] &= self.bins[at[is_kept]] == cells[1][is_kept]
         known = np.zeros(len(given), dtype=np.int64)
-        known[is_kept] = self.counts[cells[0][is_kept], at[is_kept]]
+        for b in np.unique(at[is_kept]).tolist():
+            in_it = is_kept & (at == b)
+            known[in_it] = self.counts[b][cells[0][in_it]]
         # A bin that begins before what is kept says nothing.
         is_old = cells[1] < (self.bins[0] if len(self.bins) else 0)
         return int(np.maximum(given - known, 0)[~is_old].sum())
 
     def means(self, which: IntArray) -> FloatArray:
         """(row,): the mean of what there is in some bins; NaN where there is nothing."""
-        count = self.counts[:, which].sum(axis=1)
-        means: FloatArray = np.divide(
-            self.sums[:, which].sum(axis=1), count, out=np.full(len(count), np.nan), where=count > 0
-        )
+        total, count = np.zeros(len(self.rows)), np.zeros(len(self.rows), dtype=np.int64)
+        for b in which.tolist():
+            total += self.sums[b]
+            count += self.counts[b]
+        means: FloatArray = np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
         return means
 
     def each(self, which: IntArray) -> FloatArray:
         """(row, bin): the mean of each of some bins; NaN where there is nothing."""
-        count = self.counts[:, which]
-        means: FloatArray = np.divide(self.sums[:, which], count, out=np.full(count.shape, np.nan), where=count > 0)
+        shape = (len(which), len(self.rows))
+        count = np.array([self.counts[b] for b in which.tolist()], dtype=np.int64).reshape(shape)
+        total = np.array([self.sums[b] for b in which.tolist()]).reshape(shape)
+        means: FloatArray = np.divide(total, count, out=np.full(shape, np.nan), where=count > 0).T
         return means
 
 

@@ -15,10 +15,10 @@ def add_up(values: Any, present: Any, bin_of: Any, sums: Any, counts: Any) -> No
 
     Args:
         values, present: (row, cell). bin_of: (cell,) index of each one's bin.
-        sums, counts: (row, bin); changed in place.
+        sums, counts: (bin, row); changed in place.
     """
     for row in range(len(values)):
         for cell in range(len(bin_of)):
             if present[row, cell]:
-                sums[row, bin_of[cell]] += values[row, cell]
-                counts[row, bin_of[cell]] += 1
+                sums[bin_of[cell], row] += values[row, cell]
+                counts[bin_of[cell], row] += 1

@@ -13,10 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainminder.decide import UNJUDGED, Confirmed, candidates, follow
+from trainminder.decide import NONE, UNJUDGED, Confirmed, candidates, follow
 from trainminder.types import BoolArray, Continuity, FloatArray, IntArray, WindowScores
 
 __all__ = ["Windows", "followed_sparingly", "stride_of"]
+
+#: Windows that are looked at before the last one to see whether what stands out there has just begun to.
+SHORTLY = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,53 +98,64 @@ def followed_sparingly(
     posts = [_post(windows, group, window, continuity, patience_windows) for window in places]
     found: list[Confirmed] = []
     begin = 0
-    for number, post in enumerate(posts):
+    for post, coming in zip(posts, [*posts[1:], None], strict=True):
         held = None if continuity is None else windows.machines.index(continuity.machine)
-        if continuity is not None and continuity.is_confirmed and held is not None and post.holds(held):
+        if continuity is not None and continuity.is_confirmed and held is not None:
             if post.candidate == held:
-                continuity = replace(continuity, last_at=post.at)
-        elif _matters(continuity, held, post, posts[number + 1 : number + 2], continuity_seconds):
+                continuity, begin = replace(continuity, last_at=post.at), post.window + 1
+                continue
+            # It may go on unseen, if nobody else's run may have begun instead.
+            if post.holds(held) and coming is not None and post.holds_with(coming) <= {held}:
+                begin = post.window + 1
+                continue
+        if not _may_go_on(continuity, held, post, continuity_seconds):
+            # A run that reaches the next post begins here, or goes on.
+            if coming is not None and not post.holds_with(coming):
+                continuity, begin = None, post.window + 1
+                continue
+            # What is under way at the end is remembered.
+            if coming is None and not post.unseen:
+                continuity, begin = None, max(begin, _broken_at(windows, group, post))
 
-            def device_of(machine: int, window: int, begin: int = begin) -> str | None:
-                return device_in(machine, begin + window)
+        def device_of(machine: int, window: int, begin: int = begin) -> str | None:
+            return device_in(machine, begin + window)
 
-            continuity, confirmed = follow(
-                windows.scores(begin, post.window + 1),
-                group,
-                continuity,
-                continuity_seconds=continuity_seconds,
-                patience_seconds=patience_seconds,
-                device_in=device_of,
-            )
-            found += confirmed
-        else:
-            continuity = None
+        continuity, confirmed = follow(
+            windows.scores(begin, post.window + 1),
+            group,
+            continuity,
+            continuity_seconds=continuity_seconds,
+            patience_seconds=patience_seconds,
+            device_in=device_of,
+        )
+        found += confirmed
         begin = post.window + 1
     return continuity, found
 
 
-def _matters(
-    continuity: Continuity | None, held: int | None, post: _Post, coming: list[_Post], continuity_seconds: float
-) -> bool:
-    """Whether a verdict may hang on the windows up to this post.
+def _may_go_on(continuity: Continuity | None, held: int | None, post: _Post, continuity_seconds: float) -> bool:
+    """Whether a continuity that is not confirmed may go on to a post, or be confirmed before it ends.
 
     Args:
-        held: the machine of the continuity, as it is at the post before.
-        coming: the next post, if there is one.
+        held: the machine of the continuity.
     """
-    if (
+    return (
         continuity is not None
         and held is not None
         and not continuity.is_confirmed
-        # It may go on to here, or be confirmed before it ends.
         and (post.holds(held) or post.at - continuity.since_at >= continuity_seconds)
-    ):
-        return True
-    if coming:
-        # A run that reaches the next post begins here, or goes on.
-        return bool(post.holds_with(coming[0]))
-    # What is under way at the end is remembered.
-    return post.candidate >= 0 or bool(post.unseen)
+    )
+
+
+def _broken_at(windows: Windows, group: int, post: _Post) -> int:
+    """A window from which on to follow what is under way at a post: shortly before it, where others stood out."""
+    if post.candidate < 0:
+        return post.window
+    first = max(post.window + 1 - SHORTLY, 0)
+    found = candidates(windows.scores(first, post.window + 1), group)
+    is_unseen = (found == UNJUDGED) | ((found == NONE) & ~windows.judged[post.candidate, first : post.window + 1])
+    others = np.flatnonzero((found != post.candidate) & ~is_unseen)
+    return first + int(others[-1]) if len(others) else 0
 
 
 def _post(windows: Windows, group: int, window: int, continuity: Continuity | None, patience: int) -> _Post:

@@ -246,7 +246,7 @@ def test_where_nothing_can_be_cached_what_is_compiled_can_still_be_imported() ->
     script = """
 import numpy as np
 from trainminder.compiled import compiled
-from trainminder import score_kernel
+from trainminder.score import sums_kernel
 from trainminder.denoise import kernel
 from trainminder.source.prometheus import matrix
 print(compiled()(lambda x: x + 1)(1))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,6 +30,8 @@ MANY_CELLS, LEAST_FILLED = 1_000_000, 0.01
 #: A settled cell lies this many steps before the instant up to which everything has come: half a step of rounding,
 #: and the largest scrape offset.
 SETTLED_STEPS = 1.25
+#: The cell of a series that has no sample yet.
+NEVER = np.iinfo(np.int64).min // 2
 #: Before the first sample by this much, in seconds, nothing is settled.
 LITTLE = 1e-3
 
@@ -73,8 +76,9 @@ class Placing:
     """The samples of one metric that are not settled yet, and what is remembered of those that are.
 
     ``rows``: by name; ``series``: (row,) of ``placing_kernel.SERIES``; ``times``, ``values``, ``offsets``: as in
-    ``RawMetric``; ``interval_seconds``: where the source knows it; ``grid``: None as long as it is not decided;
-    ``next``: the first cell that is not settled; ``past``, ``was_present``: (row, cell) the last settled cells.
+    ``RawMetric``; ``starts``: (row,) the first sample that is not settled, None where none is; ``interval_seconds``:
+    where the source knows it; ``grid``: None as long as it is not decided; ``next``: the first cell that is not
+    settled; ``past``, ``was_present``: (row, cell) the last settled cells.
     """
 
     metric: str
@@ -84,6 +88,7 @@ class Placing:
     times: FloatArray = field(default_factory=lambda: np.zeros(0))
     values: FloatArray = field(default_factory=lambda: np.zeros(0))
     offsets: IntArray = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    starts: IntArray | None = None
     interval_seconds: float | None = None
     grid: Grid | None = None
     next: int | None = None
@@ -97,6 +102,20 @@ class Placing:
             after: samples up to this instant are left out.
         """
         given = rows_of(raw.machines, raw.devices)
+        if not self.rows and after == -np.inf and _are_in_order(given):
+            series = np.zeros(len(given), dtype=SERIES)
+            series["cell"], series["heard"] = NEVER, -np.inf
+            return replace(
+                self,
+                rows=given,
+                series=series,
+                times=raw.times,
+                values=raw.values,
+                offsets=raw.offsets,
+                interval_seconds=raw.interval_seconds,
+                past=np.zeros((len(given), 0)),
+                was_present=np.zeros((len(given), 0), dtype=np.bool_),
+            )
         rows = (
             self.rows if given is self.rows or given == self.rows else tuple(sorted({*self.rows, *given}, key=_by_name))
         )
@@ -113,7 +132,7 @@ class Placing:
         series, past, was_present = self.series, self.past, self.was_present
         if rows is not self.rows:
             fresh = np.zeros((), dtype=SERIES)
-            fresh["cell"], fresh["heard"] = np.iinfo(np.int64).min // 2, -np.inf
+            fresh["cell"], fresh["heard"] = NEVER, -np.inf
             series = carried(rows, self.rows, series, fresh)
             past = carried(rows, self.rows, past, np.nan)
             was_present = carried(rows, self.rows, was_present, False)
@@ -155,6 +174,21 @@ class Placing:
             times=self.times[:0],
             values=self.values[:0],
             offsets=np.zeros(len(self.rows) + 1, dtype=np.int64),
+            starts=None,
+        )
+
+    def without_settled(self) -> Placing:
+        """Without the samples that are settled."""
+        if self.starts is None:
+            return self
+        waiting = self.offsets[1:] - self.starts
+        kept = np.arange(len(self.times)) >= np.repeat(self.starts, np.diff(self.offsets))
+        return replace(
+            self,
+            times=self.times[kept],
+            values=self.values[kept],
+            offsets=np.concatenate(([0], np.cumsum(waiting))).astype(np.int64),
+            starts=None,
         )
 
     def newest(self, until: float) -> FloatArray:
@@ -247,7 +281,8 @@ class Placing:
         present = np.zeros(values.shape, dtype=np.bool_)
         kept_from = np.zeros(len(self.rows), dtype=np.int64)
         place(
-            self.times, self.values, self.offsets, step, grid.shared, grid.sampling.hold_cells, first, settled,
+            self.times, self.values, self.offsets, self.offsets[:-1] if self.starts is None else self.starts,
+            step, grid.shared, grid.sampling.hold_cells, first, settled,
             series, values, present, kept_from,
         )  # fmt: skip
         is_filled: BoolArray = np.asarray(present.any(axis=0))
@@ -266,15 +301,7 @@ class Placing:
         given = Cells(self.metric, step, times, self.rows, values, present, back)
         if not is_settling:
             return given, self
-        kept = _after(self.offsets, kept_from, len(self.times))
-        return given, replace(
-            self,
-            series=series,
-            times=self.times[kept],
-            values=self.values[kept],
-            offsets=np.concatenate(([0], np.cumsum(self.offsets[1:] - kept_from))).astype(np.int64),
-            next=settled + 1,
-        )
+        return given, replace(self, series=series, starts=kept_from, next=settled + 1)
 
     def _check_filled(self, count: int) -> None:
         size = len(self.rows) * count
@@ -301,16 +328,14 @@ def cells_of(raw: RawMetric) -> Cells:
     return cells
 
 
-def _after(offsets: IntArray, kept_from: IntArray, count: int) -> BoolArray:
-    """(sample,) those from ``kept_from`` on, of each row."""
-    index = np.arange(count)
-    return index >= np.repeat(kept_from, np.diff(offsets))
-
-
 @of_same(128)
 def rows_of(machines: tuple[str, ...], devices: tuple[str | None, ...]) -> tuple[Row, ...]:
     """Machine and device of each series."""
     return tuple(zip(machines, devices, strict=True))
+
+
+def _are_in_order(rows: Sequence[Row]) -> bool:
+    return all(_by_name(one) < _by_name(other) for one, other in pairwise(rows))
 
 
 def _by_name(row: Row) -> tuple[str, str]:

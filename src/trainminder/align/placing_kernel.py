@@ -19,12 +19,16 @@ REMEMBERED = 64.0
 #: An offset beyond this has drifted into the next cell.
 DRIFTED = 0.75
 
+#: So many cells after an instant none can lie that a sample of it is put into.
+FAR = 2
+
 
 @compiled()
 def place(
     times: Any,
     values: Any,
     offsets: Any,
+    starts: Any,
     step: float,
     shared: float,
     hold: int,
@@ -38,22 +42,25 @@ def place(
     """Put samples into the cells from ``first`` on, of which those up to ``closed`` are settled.
 
     Args:
-        times, values, offsets: as in ``RawMetric``.
+        times, values, offsets: as in ``RawMetric``. starts: (row,) the first sample that is not in a settled cell.
         step, shared: the grid's; cell c is at ``shared + c * step``.
         hold: cells for which a value holds; 0: the series is sampled regularly.
         series: (row,) of ``SERIES``, as of the cell before ``first``; taken to that of ``closed``.
         out, present: (row, cell), NaN and False; to be filled.
-        kept_from: (row,) to be filled: the first sample that is not in a settled cell.
+        kept_from: (row,) to be filled: ``starts`` of the next cells.
     """
     cells = out.shape[1]
     work = series.copy()
     for row in range(len(series)):
         it = work[row]
-        kept_from[row] = offsets[row]
+        kept_from[row] = starts[row]
         held_cell, held_value = it.cell, it.value
         had = it.seen > 0
-        for i in range(offsets[row], offsets[row + 1]):
+        for i in range(starts[row], offsets[row + 1]):
             x = (times[i] - shared) / step
+            if x > first + cells + FAR:
+                # This one and those after it are of later cells.
+                break
             if hold > 0:
                 phase = 0.0
             elif it.seen == 0:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from trainminder import __version__
+from trainminder.allocator import keep_freed_memory
 from trainminder.cli import bench, catalogue, demo, detect, doctor, learn, record, replay, settings, simulate
 from trainminder.cli.logs import LogLevel, log_to_stderr
 from trainminder.cli.options import Invocation, parse_overrides
@@ -61,5 +62,6 @@ def root(
     Exit codes: 0 ran (and nothing is faulty), 1 error, 2 something is faulty (only with --fail-on-faulty),
     3 the task could not be observed.
     """
+    keep_freed_memory()
     log_to_stderr(log_level)
     ctx.obj = Invocation(settings_file, parse_overrides(overrides))

@@ -35,7 +35,7 @@ def bench(
         typer.Option("--recordings", metavar="DIR", help="Judge labelled recordings instead of simulated tasks."),
     ] = None,
     speed: Annotated[
-        bool, typer.Option("--speed", help="Time a pass instead, beside the straightforward way.")
+        bool, typer.Option("--speed", help="Time passes and streams instead, beside the straightforward way.")
     ] = False,
     methods: Annotated[
         str | None, typer.Option("--methods", metavar="A,B", help="Methods to compare; the standard ones otherwise.")
@@ -52,7 +52,9 @@ def bench(
     sizes: Annotated[
         str | None,
         typer.Option(
-            "--sizes", metavar="SIZES", help="What --speed times: MACHINES or MACHINESxMETRICSxSECONDS. [64,256,1500]"
+            "--sizes",
+            metavar="SIZES",
+            help="What --speed times: MACHINES or MACHINESxMETRICSxSECONDS. [64,512,1500,4000,10000]",
         ),
     ] = None,
     metric: MetricOption = None,
@@ -278,27 +280,55 @@ def _figure(value: float | None, digits: int) -> str:
 
 
 def _time(sizes: str | None, form: str) -> int:
-    from trainminder.bench.speed import SIZES, measure_speed, parse_sizes
+    from dataclasses import asdict
+
+    from trainminder.bench.speed import SIZES, growth_of, measure_speed, parse_sizes
 
     wanted = SIZES if sizes is None else parse_sizes(sizes)
     with progress("timing", total=len(wanted)) as advance:
-        measured = [speed.as_json() for speed in measure_speed(wanted, advance)]
-    if any(speed["naive_s"] is None for speed in measured):
+        measured = measure_speed(wanted, advance)
+    if all(speed.naive_s is None for speed in measured):
         typer.echo('the straightforward way is not timed: it needs the extra "train" (torch)', err=True)
-    typer.echo("streaming is not timed: there is none yet", err=True)
+    growths = growth_of(measured)
     if form == "json":
-        print_json({"sizes": measured})
+        print_json({"sizes": [speed.as_json() for speed in measured], "growth": [asdict(each) for each in growths]})
         return ExitCode.OK
-    print_table(
-        ("machines", "metrics", "seconds", "pass, s", "straightforward, s", "ratio", "peak, MiB"),
-        [
-            (
-                *(str(speed[key]) for key in ("machines", "metrics", "seconds")),
-                *(_figure(speed[key], 2) for key in ("pass_s", "naive_s")),
-                _figure(speed["ratio"], 1),
-                _figure(speed["peak_mib"], 0),
+    rows = []
+    for speed in measured:
+        for method, cost in (("default", speed.default), ("paper", speed.paper)):
+            naive_s = speed.naive_s if method == "paper" else None
+            rows.append(
+                (
+                    *(str(each) for each in (speed.size.machines, speed.size.metrics, speed.size.seconds)),
+                    method,
+                    _figure(cost.pass_s, 2),
+                    _figure(naive_s, 1),
+                    "-" if naive_s is None else _figure(naive_s / cost.pass_s, 1),
+                    _figure(cost.stream_cpu_s_per_s, 4),
+                    _figure(cost.peak_mib, 0),
+                    _figure(cost.stream_peak_mib, 0),
+                    ", ".join(f"{name} {seconds:.2f}" for name, seconds in sorted(cost.phases.items())),
+                )
             )
-            for speed in measured
-        ],
+    print_table(
+        (
+            "machines",
+            "metrics",
+            "seconds",
+            "method",
+            "pass, s",
+            "straightforward, s",
+            "ratio",
+            "stream, CPU s per s",
+            "peak of a pass, MiB",
+            "of a stream, MiB",
+            "phases of a pass, s",
+        ),
+        rows,
     )
+    for each in growths:
+        typer.echo(
+            f"{each.method}, {each.machines[0]} to {each.machines[1]} machines: a pass takes {each.passes:.1f} times "
+            f"as long, a stream {each.streams:.1f} times; n log n grows {each.allowed:.1f} times"
+        )
     return ExitCode.OK

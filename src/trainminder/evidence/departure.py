@@ -19,9 +19,9 @@ import numpy as np
 from trainminder.align import Row
 from trainminder.carrying import carried
 from trainminder.coverage import forgotten_seconds
-from trainminder.evidence.departure_kernel import GROUP, ROW, follow
+from trainminder.evidence.departure_kernel import GROUP, KEPT, ROW, follow
 from trainminder.past import rows_of
-from trainminder.types import BoolArray, Float32Array, IntArray, MetricSpec, Panel
+from trainminder.types import BoolArray, Float32Array, FloatArray, IntArray, MetricSpec, Panel
 
 __all__ = ["Departures", "Followed", "follow_panel"]
 
@@ -31,10 +31,12 @@ class Followed:
     """What is remembered of one view of one metric.
 
     ``rows``: by (machine, device); ``groups``: by name. Arrays of ``departure_kernel.ROW`` and ``GROUP``.
+    ``firsts``: (row, sample) as of ``departure_kernel.follow``; None where no first relation is under way.
     """
 
     names: tuple[Row, ...]
     rows: np.ndarray
+    firsts: FloatArray | None
     group_names: tuple[str, ...]
     groups: np.ndarray
 
@@ -73,6 +75,10 @@ def follow_panel(
     """
     names = rows_of(panel)
     rows = carried(names, known.names if known else (), known.rows if known else None, np.zeros((), dtype=ROW))
+    if known is None or known.firsts is None:
+        firsts = np.zeros((len(rows), KEPT))
+    else:
+        firsts = carried(names, known.names, known.firsts, 0.0)
     fresh = np.zeros((), dtype=GROUP)
     fresh["short"] = fresh["long"] = 1.0
     groups = carried(tuple(group_names), known.group_names if known else (), known.groups if known else None, fresh)
@@ -80,7 +86,7 @@ def follow_panel(
     present = np.ascontiguousarray(panel.present[:, panel.first :].T)
     weight, size = np.zeros(values.shape, dtype=np.float32), np.zeros(values.shape, dtype=np.float32)
     reached = np.full(values.shape if keep_reached else (0, len(rows)), np.nan, dtype=np.float32)
-    follow(
+    is_first = follow(
         values,
         present,
         group_of[panel.row_machine],
@@ -91,9 +97,12 @@ def follow_panel(
         spec.spread_ratio,
         forgotten_seconds(panel.step_seconds),
         rows,
+        firsts,
         groups,
         weight,
         size,
         reached,
     )
-    return Departures(panel, weight, size, reached), Followed(names, rows, tuple(group_names), groups)
+    return Departures(panel, weight, size, reached), Followed(
+        names, rows, firsts if is_first else None, tuple(group_names), groups
+    )

@@ -22,7 +22,8 @@ KEPT = 60
 #: first of it; ``stray``: how far it ordinarily strays from that; ``short``, ``long``: means of the last seconds and
 #: of the last minute of its difference beyond that, in spreads; ``size``: the same of seconds, in bare noise;
 #: ``either``, ``net``: how much of the last minutes departs to either side, and to one side more than to the other;
-#: ``missing``: seconds since its last sample.
+#: ``missing``: seconds since its last sample; ``seen``: samples of its
+#: first relation, of which there are ``KEPT`` at most, kept beside it as long as it is not known.
 ROW = np.dtype(
     [
         ("relation", "f8"),
@@ -35,7 +36,6 @@ ROW = np.dtype(
         ("net", "f8"),
         ("missing", "f8"),
         ("seen", "i8"),
-        ("first", "f8", (KEPT,)),
     ]
 )
 #: Of a group. ``level``: size of the median; ``spread``, ``lately``: how far apart its rows are, of minutes and of
@@ -134,21 +134,19 @@ def _learn_spread(group: Any, spread: float, step: float, weight: float, keep: i
 
 
 @compiled()
-def _meet(row: Any, difference: float, keep: int, learn: float, buffer: Any) -> None:
+def _meet(row: Any, first: Any, difference: float, keep: int, learn: float, buffer: Any) -> None:
     """Take in a sample of a row's first relation to its peers, which is not believed to be any distance."""
-    row.first[row.seen] = difference
+    first[row.seen] = difference
     row.seen += 1
     if row.seen < keep:
         return
     for i in range(keep):
-        buffer[i] = row.first[i]
+        buffer[i] = first[i]
     row.relation = _median(buffer, keep)
     for i in range(keep):
-        buffer[i] = abs(row.first[i] - row.relation)
+        buffer[i] = abs(first[i] - row.relation)
     row.stray = _median(buffer, keep)
     row.age = learn
-    # What was kept for this is let go, so that what is saved of a row is little.
-    row.first[:] = 0.0
 
 
 @compiled()
@@ -212,11 +210,12 @@ def follow(
     spread_ratio: float,
     forgotten: float,
     rows: Any,
+    firsts: Any,
     groups: Any,
     weight_out: Any,
     size_out: Any,
     reached: Any,
-) -> None:
+) -> bool:
     """Follow the rows of one metric over some instants.
 
     Args:
@@ -227,11 +226,14 @@ def follow(
         spread, spread_ratio: what healthy machines may differ by, as in ``MetricSpec``.
         forgotten: seconds without a sample after which a row is new.
         rows, groups: (row,), (group,) what is remembered; changed in place.
+        firsts: (row, KEPT) the samples of first relations that are not known yet; likewise.
         weight_out: (instant, row): share of the instant that counts as departing; negative where it counts against
             that; 0 where nothing can be said.
         size_out: likewise, the size of the departure in the bare noise, with its sign.
         reached: likewise, by how much the larger of both means is beyond what makes a departure (1: just); or empty,
             where nobody asks. It must hold NaN, which stays where nothing can be said.
+    Returns:
+        whether the first relation of any row is under way.
     """
     count = len(group_of)
     to_short = 1.0 - math.exp(-step / max(10.0 * pace, 3.0 * step))
@@ -292,7 +294,7 @@ def follow(
                 continue
             difference = values[t, r] - middle[g]
             if row.seen < keep:
-                _meet(row, difference, keep, learn, buffer)
+                _meet(row, firsts[r], difference, keep, learn, buffer)
                 weight_out[t, r] = -0.5
                 continue
             row.age += step
@@ -344,3 +346,7 @@ def follow(
                 if not math.isnan(middle[g]):
                     some = members[starts[g] : starts[g + 1]]
                     _learn_reach(rows, groups[g], some, present[t], keep, step, to_scale, buffer)
+    is_first = False
+    for row in rows:
+        is_first |= 0 < row.seen < keep
+    return is_first

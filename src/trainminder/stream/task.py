@@ -25,6 +25,9 @@ from trainminder.wording import counted, some_names
 
 __all__ = ["TaskStream", "run_pass"]
 
+#: Cells of a metric that are judged at a time, about: few enough to stay near the processor. The method *paper* looks
+#: at few windows, and at the fewer the more there are to choose from.
+AT_ONCE = {"default": 200_000, "paper": 4_500_000}
 #: Settled cells that are looked back upon by a method that knows no windows.
 LOOK_BACK = 4
 
@@ -58,12 +61,8 @@ class TaskStream:
         Raises:
             ModelError: a model is missing or does not fit.
         """
-        memory = self._memory.with_samples(raw)
-        block, feed = memory.feed.settled()
-        state = memory.state
-        if block is not None and memory.task is not None:
-            state, _ = judge_block(block, memory.task.fleet, self.settings, self._denoiser_for, state)
-        self._memory = replace(memory, feed=feed, state=state)
+        memory = _settled(self._memory.with_samples(raw), self.settings, self._denoiser_for)
+        self._memory = replace(memory, feed=memory.feed.without_what_is_settled())
 
     def result(self, *, keep_traces: bool = False) -> PassResult:
         """The verdict so far, which is *unknown* where nothing could be observed.
@@ -127,7 +126,22 @@ def run_pass(
     Raises:
         ModelError: a model is missing or does not fit.
     """
-    return _told(Memory(Feed(_look_back(settings))).with_samples(raw), settings, denoiser_for, keep_traces=keep_traces)
+    memory = Memory(Feed(_look_back(settings))).with_samples(raw)
+    if not keep_traces:
+        # What is kept for the report is kept of all there is.
+        memory = _settled(memory, settings, denoiser_for)
+    return _told(memory, settings, denoiser_for, keep_traces=keep_traces)
+
+
+def _settled(memory: Memory, settings: DetectSettings, denoiser_for: Callable[[str], Denoiser]) -> Memory:
+    """With everything judged that is settled."""
+    if memory.task is None:
+        return memory
+    feed, state = memory.feed.decided(), memory.state
+    for block, left in feed.settled(AT_ONCE[settings.method]):
+        state, _ = judge_block(block, memory.task.fleet, settings, denoiser_for, state)
+        feed = left
+    return replace(memory, feed=feed, state=state)
 
 
 def _look_back(settings: DetectSettings) -> int:

@@ -180,5 +180,13 @@ def test_speed_is_timed_beside_the_straightforward_way(run: Run) -> None:
     }
     assert size["ratio"] == pytest.approx(size["naive_s"] / size["pass_s"])
     assert size["peak_mib"] > 0
-    assert size["stream_cpu_s_per_s"] is None
-    assert "streaming is not timed" in ran.err
+    assert size["stream_cpu_s_per_s"] > 0
+    assert size["default"]["pass_s"] > 0
+    assert {"align", "denoise", "compare", "decide"} <= size["phases"].keys()
+
+
+def test_growth_is_told_from_size_to_size(run: Run) -> None:
+    ran = run("bench", "--speed", "--sizes", "8x1x60,16x1x60,16x2x60", "--format", "json")
+    growths = json.loads(ran.out)["growth"]
+    assert [(each["method"], each["machines"]) for each in growths] == [("default", [8, 16]), ("paper", [8, 16])]
+    assert {round(each["allowed"], 3) for each in growths} == {2.667}

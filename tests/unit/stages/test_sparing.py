@@ -114,6 +114,17 @@ def test_so_it_does_in_pieces(table: FloatArray, cuts: list[int]) -> None:
     assert firsts(found) == firsts(every_window(table))
 
 
+@pytest.mark.parametrize("gap", range(126, 134))
+def test_a_run_that_begins_after_a_confirmed_one_and_before_a_window_without_judgement_is_not_missed(gap: int) -> None:
+    table = np.ones((MACHINES, WINDOWS))
+    table[0, 44:124] = 6.0
+    table[1, 124:149] = 6.0
+    table[:2, gap : gap + 7] = np.nan
+    _, found = sparingly(table, 0, WINDOWS, None, stride_of(CONTINUITY, 1.0))
+    assert [each.machine for each in found] == ["a", "b"]
+    assert found == every_window(table)
+
+
 @pytest.mark.parametrize("window", range(WINDOWS - 40, WINDOWS - 24))
 def test_a_window_in_which_too_few_are_judged_to_compare_breaks_nothing(window: int) -> None:
     table = np.ones((MACHINES, WINDOWS))

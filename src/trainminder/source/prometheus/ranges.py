@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ __all__ = ["DEFAULT_INTERVAL_SECONDS", "FEWEST_POINTS", "Look", "RangeReader"]
 DEFAULT_INTERVAL_SECONDS = 15.0
 #: Instant queries look at no more than this at once: they read every raw sample.
 PROBE_SECONDS = 3600.0
+#: So long, what was learned of a query is taken for true.
+LOOK_SECONDS = 300.0
 #: Machines whose raw samples tell the sampling interval; series read for it where no label names a machine.
 PROBED_MACHINES = 4
 MOST_UNNAMED = 100
@@ -67,9 +70,18 @@ class RangeReader:
         self._membership = membership
         self._answers_instant = threading.Event()
         self._answers_instant.set()
+        self._looks: dict[tuple[str, str], tuple[float, Look]] = {}
 
     def look(self, query: MetricQuery, matcher: str, from_at: float, to_at: float) -> Look:
-        """How many series there are, and how often they are sampled."""
+        """How many series there are, and how often they are sampled; looked up anew every few minutes."""
+        key = (query.query, matcher)
+        at, known = self._looks.get(key, (-math.inf, None))
+        if known is None or not at <= to_at < at + LOOK_SECONDS:
+            known = self._look(query, matcher, from_at, to_at)
+            self._looks[key] = to_at, known
+        return known
+
+    def _look(self, query: MetricQuery, matcher: str, from_at: float, to_at: float) -> Look:
         look = Look(interval=self._store.interval_seconds)
         seconds = min(max(to_at - from_at, 300.0), PROBE_SECONDS)
         text = probe(query, matcher, seconds)

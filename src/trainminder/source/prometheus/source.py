@@ -19,6 +19,7 @@ from trainminder.settings import MembershipSettings, StoreSettings
 from trainminder.source.prometheus.http import RefusedError, StoreClient
 from trainminder.source.prometheus.names import machine_name, strip_port
 from trainminder.source.prometheus.queries import (
+    RATE_INTERVALS,
     Grid,
     is_rate,
     queries_of,
@@ -42,7 +43,31 @@ from trainminder.source.prometheus.stale import ended_warnings, without_carried,
 from trainminder.types import FoundAs, MetricQuery, MetricSpec, RawMetric, RawTask, Task
 from trainminder.wording import iso_time, some_names
 
-__all__ = ["PrometheusSource"]
+__all__ = ["Begins", "PrometheusSource"]
+
+
+@dataclass(frozen=True, slots=True)
+class Begins:
+    """From when each metric is asked for.
+
+    ``reached``: up to when samples of a metric came before, Unix seconds; others are asked for from the beginning.
+    ``overlap_seconds``: so much is asked for again, in which more may have come.
+    """
+
+    reached: Mapping[str, float] = field(default_factory=dict)
+    overlap_seconds: float = 0.0
+
+    def at(self, metric: str, query: MetricQuery, interval: float, from_at: float) -> float:
+        """The first instant of a metric that is sampled so often, Unix seconds."""
+        if metric not in self.reached:
+            return from_at
+        # The samples of a rate beside a gap are left out, which takes those around it to see.
+        seen = RATE_INTERVALS * interval if is_rate(query) else 0.0
+        return max(from_at, self.reached[metric] - max(self.overlap_seconds, seen))
+
+    def of(self, item: Fetched, from_at: float) -> float:
+        """The same of what was fetched."""
+        return self.at(item.spec.name, item.query, item.interval, from_at)
 
 
 @dataclass(slots=True)
@@ -92,9 +117,11 @@ class PrometheusSource:
         self._clock = clock or SystemClock()
         self._reader = RangeReader(client, store, membership)
 
-    def fetch_raw(self, task: Task, from_at: float, to_at: float) -> RawTask:
+    def fetch_raw(self, task: Task, from_at: float, to_at: float, begins: Begins | None = None) -> RawTask:
         """Every wanted metric of the task between two instants (Unix seconds, both included).
 
+        Args:
+            begins: from when a metric is asked for, where that is later than ``from_at``.
         Raises:
             MembershipError: no series of the task were found.
             StoreError: the store could not be read, or one machine name stands for machines of two clusters.
@@ -104,17 +131,19 @@ class PrometheusSource:
             raise SettingsError(
                 f"the range from {iso_time(from_at)} to {iso_time(to_at)} is empty: give it a later end"
             )
-        task = self._plain_names(task)
+        task, begins = self._plain_names(task), begins or Begins()
         with (
             ThreadPoolExecutor(self._store.concurrency, "metric") as pool,
             ThreadPoolExecutor(self._store.concurrency, "slice") as slices,
         ):
-            outcomes = list(pool.map(lambda spec: self._fetch_metric(spec, task, from_at, to_at, slices), self._specs))
+            outcomes = list(
+                pool.map(lambda spec: self._fetch_metric(spec, task, from_at, to_at, begins, slices), self._specs)
+            )
         warnings = self._first_warnings(outcomes, to_at)
         fetched = [outcome.item for outcome in outcomes if outcome.item is not None]
         if not fetched:
             raise self._nothing(task, outcomes, from_at, to_at)
-        warnings += self._drop_carried(fetched, task, from_at, to_at)
+        warnings += self._drop_carried(fetched, task, min(begins.of(item, from_at) for item in fetched), to_at)
         warnings += self._name_rows(fetched, task)
         raws, notes = self._built(fetched)
         warnings += notes
@@ -164,12 +193,12 @@ class PrometheusSource:
     # ------------------------------------------------------------ one metric
 
     def _fetch_metric(
-        self, spec: MetricSpec, task: Task, from_at: float, to_at: float, slices: ThreadPoolExecutor
+        self, spec: MetricSpec, task: Task, from_at: float, to_at: float, begins: Begins, slices: ThreadPoolExecutor
     ) -> _Outcome:
         outcome = _Outcome()
         for query in queries_of(spec):
             try:
-                found = self._fetch_query(spec, query, task, from_at, to_at, slices)
+                found = self._fetch_query(spec, query, task, from_at, to_at, begins, slices)
             except RefusedError as error:
                 # One query that this store cannot answer must not take the others down; a store without API must.
                 if error.status not in (400, 422):
@@ -188,6 +217,7 @@ class PrometheusSource:
         task: Task,
         from_at: float,
         to_at: float,
+        begins: Begins,
         slices: ThreadPoolExecutor,
     ) -> _Outcome | None:
         template = query.query if query.kind == "expression" else selector_of(query) or query.query
@@ -198,7 +228,7 @@ class PrometheusSource:
             return None
         measured = [look.interval for _, look in looks if look.interval is not None]
         interval = max(measured) if measured else DEFAULT_INTERVAL_SECONDS
-        grid = Grid.between(from_at, to_at, interval)
+        grid = Grid.between(begins.at(spec.name, query, interval, from_at), to_at, interval)
         if not grid.points:
             return _Outcome(notes=[f"{spec.name}: the range holds no multiple of its interval of {interval:g} s"])
         jobs = []

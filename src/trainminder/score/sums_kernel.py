@@ -11,7 +11,7 @@ import numpy as np
 from trainminder.compiled import compiled
 from trainminder.types import BoolArray, Float32Array, FloatArray, IntArray
 
-__all__ = ["KINDS", "distance_sums"]
+__all__ = ["KINDS", "distance_sums", "sums_of"]
 
 EUCLIDEAN, MANHATTAN, CHEBYSHEV = 0, 1, 2
 KINDS = {"euclidean": EUCLIDEAN, "manhattan": MANHATTAN, "chebyshev": CHEBYSHEV}
@@ -86,14 +86,14 @@ def _add(row, partial):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def _sums(embeddings, judged, members, kind, first, last, out):  # type: ignore[no-untyped-def]
+def _sums(embeddings, judged, members, kind, windows, out):  # type: ignore[no-untyped-def]
     width = embeddings.shape[2]
     points = np.empty((width, len(members)), dtype=np.float32)
     who = np.empty(len(members), dtype=np.int64)
     row = np.empty(len(members), dtype=np.float32)
     partial = np.empty(len(members), dtype=np.float32)
     total = np.empty(len(members), dtype=np.float64)
-    for window in range(first, last):
+    for window in windows:
         n = 0
         for machine in members:
             if judged[machine, window]:
@@ -127,7 +127,7 @@ def distance_sums(
     judged: BoolArray,
     members: IntArray,
     kind: int,
-    windows: tuple[int, int],
+    windows: IntArray,
     out: FloatArray,
 ) -> None:
     """Write each judged member's sum of distances to the other judged members into ``out``.
@@ -137,7 +137,39 @@ def distance_sums(
         judged: (machine, window).
         members: (member,) the machines compared with each other.
         kind: one of ``KINDS``.
-        windows: first (included) and last (excluded) window.
+        windows: those to work through.
         out: (machine, window), float64; cells of unjudged machines are left as they are.
     """
-    _sums(embeddings, judged, members, kind, windows[0], windows[1], out)
+    _sums(embeddings, judged, members, kind, windows, out)
+
+
+@compiled(fastmath=FAST)
+def _sums_of(embeddings, judged, members, machines, windows, out):  # type: ignore[no-untyped-def]
+    width = embeddings.shape[2]
+    for each in range(len(machines)):
+        own = embeddings[machines[each], windows[each]]
+        total = 0.0
+        for other in members:
+            if judged[other, windows[each]]:
+                its = embeddings[other, windows[each]]
+                squared = np.float32(0.0)
+                for k in range(width):
+                    squared += (its[k] - own[k]) * (its[k] - own[k])
+                total += np.sqrt(squared)
+        out[each] = total
+
+
+def sums_of(
+    embeddings: Float32Array, judged: BoolArray, members: IntArray, machines: IntArray, windows: IntArray
+) -> FloatArray:
+    """The sums of Euclidean distances of some machines, each in one window.
+
+    Args:
+        embeddings, judged, members: as of ``distance_sums``.
+        machines, windows: (each,).
+    Returns:
+        (each,)
+    """
+    out = np.empty(len(machines))
+    _sums_of(embeddings, judged, members, machines, windows, out)
+    return out
