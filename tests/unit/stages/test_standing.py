@@ -47,7 +47,7 @@ def _a_few_values(rng: np.random.Generator, n: int) -> FloatArray:
 
 
 def _nearly_equal(rng: np.random.Generator, n: int) -> FloatArray:
-    return 1.0 + 1e-7 * rng.integers(0, 4, (n, WIDTH))
+    return np.asarray(1.0 + 1e-7 * rng.integers(0, 4, (n, WIDTH)), dtype=np.float64)
 
 
 def _all_equal(rng: np.random.Generator, n: int) -> FloatArray:

@@ -12,6 +12,9 @@ from trainminder.types import RawMetric, RawTask, Task
 
 __all__ = ["Followed"]
 
+#: How far back is asked at most for what is new, in seconds, if nothing was missed.
+BACK_SECONDS = 900.0
+
 
 class Followed:
     """One task of a store, cycle by cycle.
@@ -35,8 +38,10 @@ class Followed:
             StoreError: the store could not be read; the next cycle asks for the same again.
             SettingsError: the range is empty.
         """
+        # A metric that was not there before is asked for so far back; what was missed in between, from where it was.
+        from_at = max(self._from_at, min([to_at - BACK_SECONDS, *self._begins.reached.values()]))
         try:
-            raw = self._source.fetch_raw(self._task, self._from_at, to_at, self._begins)
+            raw = self._source.fetch_raw(self._task, from_at, to_at, self._begins)
         except MembershipError:
             if not self._begins.reached:
                 raise

@@ -13,6 +13,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -23,7 +24,7 @@ from trainminder.errors import SettingsError, StoreError
 from trainminder.settings import StoreSettings
 from trainminder.source.prometheus.matrix import MatrixAnswer, parse_matrix, read_error
 
-__all__ = ["TIMED_OUT", "TOO_LARGE", "RefusedError", "StoreClient"]
+__all__ = ["TIMED_OUT", "TOO_LARGE", "RefusedError", "Spent", "StoreClient"]
 
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 60.0
@@ -48,6 +49,18 @@ class _Passing(Exception):
         self.error = error
         self.pause = pause
         self.most_tries = most_tries
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a store was asked so far: ``requests``, ``seconds`` until their answers had come, their ``size`` in bytes.
+
+    Requests overlap, so that they may add up to more than what was waited.
+    """
+
+    requests: int = 0
+    seconds: float = 0.0
+    size: int = 0
 
 
 class StoreClient:
@@ -76,6 +89,9 @@ class StoreClient:
         self._now = now
         self._method = "POST"
         self._turns = threading.BoundedSemaphore(settings.concurrency)
+        self._noting = threading.Lock()
+        self.spent = Spent()
+        """What the store was asked so far."""
         url = _checked_url(settings.url)
         self._auth = _basic_auth(settings, url)
         self.address = str(url.copy_with(username=None, password=None, query=None, fragment=None)).rstrip("/")
@@ -167,12 +183,13 @@ class StoreClient:
         return min(FIRST_PAUSE_SECONDS * 2.0 ** (tries - 1), LONGEST_PAUSE_SECONDS) * self._rng.uniform(0.5, 1.0)
 
     def _once(self, path: str, form: Mapping[str, str], method: str) -> bytes:
-        url = f"{self.address}/api/v1/{path}"
+        url, began = f"{self.address}/api/v1/{path}", time.monotonic()
         sent: dict[str, Any] = {"data": dict(form)} if method == "POST" else {"params": dict(form)}
         auth = self._auth if self._auth else httpx.USE_CLIENT_DEFAULT
         try:
             with self._client.stream(method, url, headers=self._bearer(), auth=auth, **sent) as response:
                 body = self._read(response)
+            self._note(time.monotonic() - began, len(body))
         except httpx.TimeoutException as error:
             raise _Passing(self._too_slow(), most_tries=1) from error
         except httpx.DecodingError as error:
@@ -184,6 +201,10 @@ class StoreClient:
             self._method = "GET"
             return self._once(path, form, "GET")
         return self._judged(response, body)
+
+    def _note(self, seconds: float, size: int) -> None:
+        with self._noting:
+            self.spent = Spent(self.spent.requests + 1, self.spent.seconds + seconds, self.spent.size + size)
 
     def _read(self, response: httpx.Response) -> bytes:
         most = self._settings.max_answer_mib * 2**20
