@@ -77,7 +77,7 @@ $(CORE): $(MADE) pyproject.toml
 $(DEV): $(MADE) pyproject.toml
 	@echo "installing trainminder with what training and the tests need"
 	@$(INSTALL) '$(TORCH)'
-	@$(INSTALL) --editable '.[train,bench,dev]'
+	@$(INSTALL) --editable '.[train,bench,scale,dev]'
 	@touch $(CORE) $@
 
 $(NODE): $(MADE) $(AUGURS) | $(DEV)

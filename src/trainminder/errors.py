@@ -84,6 +84,10 @@ class StateError(TrainminderError):
     """What was saved of a stream is damaged, of another version, or does not fit the settings."""
 
 
+class EngineError(TrainminderError):
+    """The workers that work is spread over cannot be reached, or die again and again."""
+
+
 class BenchError(TrainminderError):
     """A run of the bench could not go on."""
 

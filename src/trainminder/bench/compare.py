@@ -13,6 +13,7 @@ from trainminder.bench.measure import Tally, by_tag, cost, figures, intervals, t
 from trainminder.bench.outcomes import Outcome
 from trainminder.bench.run import REGISTRY, Advance, find_methods, run_methods, say_nothing
 from trainminder.bench.types import BenchTask
+from trainminder.engine import EngineName
 
 __all__ = ["Comparison", "Measured", "ThresholdSource", "calibrate", "choose_thresholds", "compare"]
 
@@ -89,6 +90,7 @@ def calibrate(
     ledger: Ledger,
     *,
     jobs: int,
+    engine: EngineName = "local",
     advance: Advance = say_nothing,
     registry: str = REGISTRY,
 ) -> list[Outcome]:
@@ -99,7 +101,7 @@ def calibrate(
     """
     known = find_methods(registry)
     wanted = {name: known[name]().thresholds for name in methods}
-    return run_methods(tasks, wanted, ledger, jobs=jobs, advance=advance, registry=registry)
+    return run_methods(tasks, wanted, ledger, jobs=jobs, engine=engine, advance=advance, registry=registry)
 
 
 def choose_thresholds(calibration: Sequence[Outcome], limit: float, registry: str = REGISTRY) -> dict[str, Chosen]:
@@ -118,6 +120,7 @@ def compare(
     ledger: Ledger,
     *,
     jobs: int,
+    engine: EngineName = "local",
     thresholds: ThresholdSource = "calibrated",
     calibration: Sequence[Outcome] = (),
     advance: Advance = say_nothing,
@@ -136,7 +139,7 @@ def compare(
     """
     check_disjoint((outcome.task.seed for outcome in calibration), (task.seed for task in tasks))
     wanted = {name: (each.threshold,) for name, each in chosen.items()}
-    outcomes = run_methods(tasks, wanted, ledger, jobs=jobs, advance=advance, registry=registry)
+    outcomes = run_methods(tasks, wanted, ledger, jobs=jobs, engine=engine, advance=advance, registry=registry)
     curves = {name: tuple(trade_off(some)) for name, some in _by_method(calibration).items()}
     methods = {
         name: Measured(

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -23,6 +24,7 @@ from trainminder.bench.ledger import Ledger, fingerprint
 from trainminder.bench.outcomes import Outcome, Said, TaskFacts
 from trainminder.bench.peak import peak_mib, reset_peak
 from trainminder.bench.types import BenchTask, LabelledTask, Method
+from trainminder.engine import EngineName, engine_named
 from trainminder.errors import BenchError, MissingExtra
 
 __all__ = ["REGISTRY", "Advance", "default_jobs", "find_methods", "run_methods", "say_nothing", "standard_methods"]
@@ -97,6 +99,7 @@ def run_methods(
     ledger: Ledger,
     *,
     jobs: int,
+    engine: EngineName = "local",
     advance: Advance = say_nothing,
     registry: str = REGISTRY,
 ) -> list[Outcome]:
@@ -104,7 +107,7 @@ def run_methods(
 
     Args:
         methods: method -> the thresholds it judges at.
-        jobs: worker processes.
+        jobs: worker processes of this machine. engine: ``ray`` has the workers of a cluster in their place.
         advance: told of every (task, method) that is finished.
     Returns:
         outcomes by task, then by method, in the order given.
@@ -128,7 +131,8 @@ def run_methods(
     for name in dict.fromkeys(name for order in orders for name in order.methods):
         # What a method lacks is said here, before anything is run.
         find_methods(registry)[name]()
-    for outcome in _work(orders, min(jobs, len(orders)), registry):
+    outcomes_of = _work(orders, min(jobs, len(orders)), registry) if engine == "local" else _spread(orders, registry)
+    for outcome in outcomes_of:
         pair = (outcome.task.name, outcome.method)
         ledger.add(keys[pair], outcome)
         outcomes[pair] = outcome
@@ -170,6 +174,21 @@ def _work(orders: deque[_Order], jobs: int, registry: str) -> Iterator[Outcome]:
             worker.process.terminate()
             worker.process.join()
             worker.pipe.close()
+
+
+def _spread(orders: deque[_Order], registry: str) -> Iterator[Outcome]:
+    """The same, by the workers of a cluster."""
+    with engine_named("ray") as engine:
+        for said in engine.map(partial(_judged, registry), list(orders)):
+            for message in said:
+                if isinstance(message, _Stop):
+                    raise BenchError(message.why)
+                if isinstance(message, Outcome):
+                    yield message
+
+
+def _judged(registry: str, order: _Order) -> list[TaskFacts | Outcome | _Stop]:
+    return list(_answers(order, {}, registry))
 
 
 def _start(registry: str, jobs: int) -> _Worker:
@@ -235,19 +254,24 @@ def _serve(pipe: Connection, registry: str) -> None:
     known: dict[str, Method] = {}
     try:
         while True:
-            order: _Order = pipe.recv()
-            try:
-                task = order.task.make()
-            except Exception as error:  # noqa: BLE001 - reported by the process that handed it out
-                pipe.send(_Stop(f"task {order.task.name} cannot be made: {_in_words(error)}"))
-                continue
-            facts = TaskFacts.of(task, order.task)
-            pipe.send(facts)
-            for name, thresholds in order.methods.items():
-                pipe.send(_answer(name, thresholds, task, facts, known, registry))
+            for message in _answers(pipe.recv(), known, registry):
+                pipe.send(message)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         # Nobody waits for answers any more.
         return
+
+
+def _answers(order: _Order, known: dict[str, Method], registry: str) -> Iterator[TaskFacts | Outcome | _Stop]:
+    """What is to be known of a task, then what each method says of it."""
+    try:
+        task = order.task.make()
+    except Exception as error:  # noqa: BLE001 - reported by the process that handed it out
+        yield _Stop(f"task {order.task.name} cannot be made: {_in_words(error)}")
+        return
+    facts = TaskFacts.of(task, order.task)
+    yield facts
+    for name, thresholds in order.methods.items():
+        yield _answer(name, thresholds, task, facts, known, registry)
 
 
 def _answer(

@@ -12,7 +12,14 @@ import typer
 
 from trainminder.cli.exits import ExitCode
 from trainminder.cli.inputs import catalogue_of
-from trainminder.cli.options import ColumnOption, FormatOption, MetricOption, recording_flags, settings_from
+from trainminder.cli.options import (
+    ColumnOption,
+    EngineOption,
+    FormatOption,
+    MetricOption,
+    recording_flags,
+    settings_from,
+)
 from trainminder.cli.output import print_json, print_table
 from trainminder.cli.progress import progress
 from trainminder.errors import MissingExtra, SettingsError
@@ -78,6 +85,7 @@ def bench(
     write_thresholds: Annotated[
         Path | None, typer.Option("--write-thresholds", metavar="FILE", help="Also write the chosen thresholds (TOML).")
     ] = None,
+    engine: EngineOption = "local",
     form: FormatOption = "table",
 ) -> int:
     """Compare methods on labelled tasks: what they find, what they blame wrongly, how late, at what cost.
@@ -121,11 +129,13 @@ def bench(
             "--output": speed and output is not None,
             "--fresh": speed and fresh,
             "--jobs": speed and jobs is not None,
+            "--engine": speed and engine != "local",
             "--page": speed and page is not None,
             "--thresholds": speed and thresholds_file is not None,
         },
         "does not go with --speed: leave it out",
     )
+    _refuse({"--jobs": jobs is not None and engine == "ray"}, "is for --engine local alone: leave it out")
     if speed:
         return _time(sizes, form)
     if page is not None and importlib.util.find_spec("matplotlib") is None:
@@ -155,12 +165,20 @@ def bench(
         if calibrates:
             known = tasks.calibration_set()
             with progress("calibrating", total=len(known) * len(names)) as advance:
-                outcomes = compare.calibrate(known, names, kept, jobs=jobs, advance=advance)
+                outcomes = compare.calibrate(known, names, kept, jobs=jobs, engine=engine, advance=advance)
             limit = calibrate.FALSE_ALARM_RATE if false_alarm_rate is None else false_alarm_rate
             chosen = compare.choose_thresholds(outcomes, limit)
         with progress("judging", total=len(some) * len(names)) as advance:
             comparison = compare.compare(
-                what, some, chosen, kept, jobs=jobs, thresholds=source, calibration=outcomes, advance=advance
+                what,
+                some,
+                chosen,
+                kept,
+                jobs=jobs,
+                engine=engine,
+                thresholds=source,
+                calibration=outcomes,
+                advance=advance,
             )
     _say_thresholds(comparison, thresholds_file)
     shown = comparison.as_json()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from trainminder.cli.options import (
     BearerTokenFileOption,
     CaFileOption,
     ColumnOption,
+    EngineOption,
     FormatOption,
     HeaderOption,
     MachineLabelOption,
@@ -29,10 +31,12 @@ from trainminder.cli.options import (
 )
 from trainminder.cli.output import print_json, print_table
 from trainminder.cli.progress import progress
+from trainminder.engine import EngineName, engine_named
 from trainminder.errors import MissingExtra, SettingsError
 
 if TYPE_CHECKING:
     from trainminder.catalogue import Catalogue
+    from trainminder.denoise import DenoisingModel
     from trainminder.settings import Settings
     from trainminder.types import Float32Array, RawTask, Truth
 
@@ -60,6 +64,7 @@ def train(
     header: HeaderOption = None,
     ca_file: CaFileOption = None,
     machine_label: MachineLabelOption = None,
+    engine: EngineOption = "local",
 ) -> None:
     """Train a denoising model for each metric, from recordings or a live store.
 
@@ -99,29 +104,36 @@ def train(
             typer.echo(f"warning: {name}: {len(each)} whole windows, too few to train on: left out", err=True)
     if not enough:
         raise SettingsError(f"no metric has {LEAST_WINDOWS} whole windows to train on: give longer or more recordings")
-    _train_all(enough, settings, output)
+    _train_all(enough, settings, output, engine)
 
 
-def _train_all(windows: dict[str, Float32Array], settings: Settings, output: Path) -> None:
+def _trained(settings: Settings, named: tuple[str, Float32Array]) -> DenoisingModel:
+    from trainminder.denoise.training import train_model
+    from trainminder.denoise.windows import NORMALISATION
+
+    name, windows = named
+    return train_model(
+        windows,
+        metric=name,
+        window_samples=settings.detect.window_samples,
+        normalisation=NORMALISATION,
+        settings=settings.train,
+    )
+
+
+def _train_all(windows: dict[str, Float32Array], settings: Settings, output: Path, engine: EngineName) -> None:
     import numpy as np
 
     from trainminder.denoise import GENERAL_MODEL, save_model
-    from trainminder.denoise.training import train_model
-    from trainminder.denoise.windows import NORMALISATION
 
     share = max(settings.train.max_windows // len(windows), 1)
     rng = np.random.default_rng(settings.train.seed)
     pooled = np.concatenate([rng.permutation(each)[:share] for each in windows.values()])
     rows = []
-    with progress("training", total=len(windows) + 1) as advance:
-        for name, each in {**windows, GENERAL_MODEL: pooled}.items():
-            model = train_model(
-                each,
-                metric=name,
-                window_samples=settings.detect.window_samples,
-                normalisation=NORMALISATION,
-                settings=settings.train,
-            )
+    everything = {**windows, GENERAL_MODEL: pooled}
+    with engine_named(engine) as running, progress("training", total=len(everything)) as advance:
+        models = running.map(partial(_trained, settings), list(everything.items()))
+        for (name, each), model in zip(everything.items(), models, strict=True):
             save_model(model, output)
             last = model.card.history[-1]
             rows.append((name, str(len(each)), f"{last.validation_mse:.2e}", f"{last.validation_kl:.3g}"))

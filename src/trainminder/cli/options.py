@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from trainminder.engine import EngineName
 from trainminder.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
     "CaFileOption",
     "ColumnOption",
     "ContinuityOption",
+    "EngineOption",
     "FailOnFaultyOption",
     "FormatOption",
     "HeaderOption",
@@ -103,6 +105,15 @@ MachineLabelOption = Annotated[
 
 # ---------------------------------------------------------------- judging
 
+EngineOption = Annotated[
+    EngineName,
+    typer.Option(
+        "--engine",
+        metavar="local|ray",
+        help="Where work is done: in this process, or by the workers of a Ray cluster (RAY_ADDRESS, or one started "
+        "here; needs the extra scale).",
+    ),
+]
 MethodOption = Annotated[
     str | None,
     typer.Option(

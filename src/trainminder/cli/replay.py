@@ -16,6 +16,7 @@ from trainminder.cli.inputs import Wanted, catalogue_of, fetch
 from trainminder.cli.options import (
     ColumnOption,
     ContinuityOption,
+    EngineOption,
     FailOnFaultyOption,
     FormatOption,
     MethodOption,
@@ -30,12 +31,15 @@ from trainminder.cli.options import (
 )
 from trainminder.cli.output import print_json
 from trainminder.cli.progress import progress
+from trainminder.engine import EngineName, engine_named
 
 if TYPE_CHECKING:
-    from trainminder.replay import Moment
-    from trainminder.settings import DetectSettings
-    from trainminder.stream import TaskStream
-    from trainminder.types import PassResult, RawTask
+    from collections.abc import Callable, Mapping
+
+    from trainminder.catalogue import Catalogue
+    from trainminder.replay import Moment, Replay
+    from trainminder.settings import Settings
+    from trainminder.types import PassResult
 
 __all__ = ["replay"]
 
@@ -66,6 +70,7 @@ def replay(
     method: MethodOption = None,
     continuity_seconds: ContinuityOption = None,
     models_dir: ModelsDirOption = None,
+    engine: EngineOption = "local",
     form: FormatOption = "table",
     fail_on_faulty: FailOnFaultyOption = False,
 ) -> int:
@@ -73,7 +78,8 @@ def replay(
 
     Samples come in piece by piece, as from a live task, and the verdict is looked at after each. With --state a replay
     that was interrupted goes on where it was. The JSON is that of detect, at the end; of several recordings a list of
-    them under "tasks".
+    them under "tasks". With --engine ray, recordings are replayed side by side by the workers of a Ray cluster, which
+    must be able to read them under the same names.
 
     Example: trainminder replay run.parquet --every 15
     """
@@ -86,11 +92,12 @@ def replay(
     )
     catalogue = catalogue_of(settings, metric)
     say_unused(settings.detect, continuity_seconds, models_dir)
-    results: list[PassResult] = []
-    for recording in recordings:
-        raw = fetch(Wanted(recording, None, at, minutes), settings, catalogue).raw
-        stream = _stream(settings.detect, state)
-        results.append(_replayed(raw, stream, every, state, is_told=form == "table"))
+    kept = None if state is None else _kept(state)
+    makes = {
+        str(number): partial(_replay_of, Wanted(recording, None, at, minutes), settings, catalogue, every, state, kept)
+        for number, recording in enumerate(recordings)
+    }
+    results = _replayed(makes, state, engine, is_told=form == "table")
     if form == "json":
         print_json(results[0].as_json() if len(results) == 1 else {"tasks": [each.as_json() for each in results]})
     statuses = {result.status for result in results}
@@ -99,60 +106,89 @@ def replay(
     return ExitCode.UNKNOWN if "unknown" in statuses else ExitCode.OK
 
 
-def _stream(settings: DetectSettings, state: Path | None) -> TaskStream:
-    """A new stream, or the one that was kept.
+def _kept(state: Path) -> bytes | None:
+    """What a replay before this one kept.
 
     Raises:
-        StateError: what was kept cannot be read, or does not fit the settings.
+        StateError: it cannot be read.
     """
     from trainminder.errors import StateError
-    from trainminder.stream import TaskStream
 
-    of_metric = partial(denoiser_for, settings)
-    if state is None or not state.exists():
-        return TaskStream(settings, of_metric)
     try:
-        return TaskStream.restored(state.read_bytes(), settings, of_metric)
+        return state.read_bytes() if state.exists() else None
     except OSError as error:
         raise StateError(f"{state}: {error.strerror}: give a file that can be read") from error
+
+
+def _replay_of(
+    wanted: Wanted,
+    settings: Settings,
+    catalogue: Catalogue,
+    every: float,
+    state: Path | None,
+    kept: bytes | None,
+    saved: bytes | None,
+) -> Replay:
+    """The watch over one recording.
+
+    Args:
+        kept: what file ``state`` holds. saved: where this replay was when its worker died; it counts before ``kept``.
+    Raises:
+        StateError: what was kept does not fit the recording or the settings.
+        RecordingError: the recording cannot be read.
+    """
+    from trainminder.errors import StateError
+    from trainminder.replay import Replay
+    from trainminder.stream import TaskStream
+
+    detect, of_metric = settings.detect, partial(denoiser_for, settings.detect)
+    raw = fetch(wanted, settings, catalogue).raw
+    begin = kept if saved is None else saved
+    try:
+        stream = TaskStream(detect, of_metric) if begin is None else TaskStream.restored(begin, detect, of_metric)
     except StateError as error:
         raise StateError(f"{state}: {error}") from error
-
-
-def _replayed(raw: RawTask, stream: TaskStream, every: float, state: Path | None, *, is_told: bool) -> PassResult:
-    """The result at the end; what is raised on the way is told as it is."""
-    from trainminder.errors import StateError
-    from trainminder.replay import replayed
-
     if stream.has_begun and (known := stream.result().task) != raw.task:
         raise StateError(f'{state} holds the stream of task "{known}", not of "{raw.task}": give another file')
-    saved, is_new = time.monotonic(), False
-    try:
-        with progress(f"replaying {raw.task}", raw.to_at - max(raw.from_at, stream.taken_until)) as advance:
-            for moment in replayed(raw, stream, every):
-                is_new |= bool(moment.raised)
+    return Replay(raw, stream, every)
+
+
+def _replayed(
+    makes: Mapping[str, Callable[[bytes | None], Replay]], state: Path | None, engine: EngineName, *, is_told: bool
+) -> list[PassResult]:
+    """The results at the end, in the order given; what is raised on the way is told as it is."""
+    last: dict[str, Moment] = {}
+    raised: set[str] = set()
+    saved = time.monotonic()
+    with engine_named(engine) as running, progress("replaying", len(makes)) as advance:
+        try:
+            for name, moment in running.watch(makes):
+                advance(moment.share - (last[name].share if name in last else 0.0), at=moment.result.task)
+                last[name] = moment
+                if moment.raised:
+                    raised.add(name)
                 if is_told:
                     _tell(moment)
-                advance(every)
+                    if moment.share >= 1.0:
+                        _tell_end(moment.result, is_known=name not in raised)
                 if state is not None and time.monotonic() - saved > SAVE_SECONDS:
-                    _save(stream, state)
+                    _save(running.saved(name), state)
                     saved = time.monotonic()
-    finally:
-        # Whatever ends it, what was replayed is kept.
-        if state is not None and stream.has_begun:
-            _save(stream, state)
-    result = stream.result()
-    if is_told:
-        _tell_end(result, is_known=not is_new)
-    return result
+        finally:
+            # Whatever ends it, what was replayed is kept.
+            if state is not None:
+                _save(running.saved(next(iter(makes))), state)
+    return [last[name].result for name in makes]
 
 
-def _save(stream: TaskStream, state: Path) -> None:
+def _save(saved: bytes | None, state: Path) -> None:
     from trainminder.errors import StateError
     from trainminder.files import replace_file
 
+    if saved is None:
+        return
     try:
-        replace_file(state, stream.saved())
+        replace_file(state, saved)
     except OSError as error:
         raise StateError(f"{state}: {error.strerror}: give a file that can be written") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,3 +86,12 @@ def test_a_state_that_cannot_be_written_is_an_error(run: Run, recordings: tuple[
     ran = run("replay", str(recordings[1]), "--state", str(tmp_path / "nowhere" / "stream"))
     assert ran.code == 1
     assert "give a file that can be written" in ran.err
+
+
+def test_without_ray_its_engine_says_what_to_install(
+    run: Run, recordings: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    ran = run("replay", str(recordings[0]), "--engine", "ray")
+    assert ran.code == 1
+    assert ran.err == 'error: --engine ray needs the extra "scale": pip install "trainminder[scale]"\n'
